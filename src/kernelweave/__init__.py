@@ -1,0 +1,76 @@
+"""kernelweave: multiple kernel learning.
+
+Things are often described in several ways at once. Each description (a *view*) becomes one or more kernels; kernelweave
+learns how much each kernel counts together with the classifier or regressor on top, and certifies how close to the
+optimum it stopped.
+
+Importing this package is cheap: everything below is loaded when it is first used.
+
+>>> import kernelweave as kw
+>>> views, y = kw.datasets.make_views(n_samples=60, random_state=0)
+>>> views.names
+('useful0', 'useful1', 'redundant0', 'noise0', 'noise1', 'noise2')
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import datasets, evaluation, kernels, machines, solvers, weights
+    from .kernels import KernelBank
+    from .mkl import MKLClassifier, MKLRegressor
+    from .online import OnlineMKLClassifier
+    from .views import KernelStack, Views
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "KernelBank",
+    "KernelStack",
+    "MKLClassifier",
+    "MKLRegressor",
+    "OnlineMKLClassifier",
+    "Views",
+    "__version__",
+    "datasets",
+    "evaluation",
+    "kernels",
+    "machines",
+    "solvers",
+    "weights",
+]
+
+_SUBMODULES = frozenset({"datasets", "evaluation", "kernels", "machines", "solvers", "weights"})
+_HOME_OF = {
+    "KernelBank": "kernels",
+    "KernelStack": "views",
+    "MKLClassifier": "mkl",
+    "MKLRegressor": "mkl",
+    "OnlineMKLClassifier": "online",
+    "Views": "views",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name at its first use (PEP 562), so that ``import kernelweave`` itself stays instant."""
+    if name in _SUBMODULES:
+        return importlib.import_module(f".{name}", __name__)
+    if name in _HOME_OF:
+        value = getattr(importlib.import_module(f".{_HOME_OF[name]}", __name__), name)
+        globals()[name] = value  # the next access does not come here
+        return value
+    raise AttributeError(_unknown(name))
+
+
+def _unknown(name: str) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, __all__, n=1, cutoff=0.6)
+    hint = f"did you mean {close[0]!r}?" if close else f"it has: {', '.join(n for n in __all__ if n[0] != '_')}"
+    return f"module 'kernelweave' has no attribute {name!r}; {hint}"
+
+
+def __dir__() -> list[str]:
+    return sorted(set(__all__) | {name for name in globals() if name.startswith("__")})

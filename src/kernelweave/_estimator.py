@@ -1,0 +1,194 @@
+"""What every estimator on a kernel bank shares: reading X, building the bank, solving, scoring new samples."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import validate_data
+
+from .kernels import Bank, Gaussian, KernelBank
+from .machines import Machine
+from .solvers import PUBLISHED, Saddle, Stopping, run
+from .views import KernelStack, Views, as_views
+from .weights import WeightSet
+
+Array = NDArray[np.float64]
+
+#: Kernels on each view when none are given: narrow, medium and wide beside the mean distance of the data.
+DEFAULT_KERNELS = (Gaussian(0.25), Gaussian(1.0), Gaussian(4.0))
+
+
+@dataclass
+class Fit:
+    """One solved problem: some label columns that share a weight vector."""
+
+    weights: Array  # (n_kernels,), what multiplies the kernels
+    coef: Array  # (n_samples, n_columns)
+    intercept: Array  # (n_columns,)
+    objective: float
+    gap: float
+    converged: bool
+    solves: int
+    adds: int
+    history: NDArray
+
+
+class BankEstimator(BaseEstimator):
+    """Base of the estimators that learn weights for the kernels of a bank.
+
+    A subclass has the constructor arguments `kernels`, `weights`, `solver`, `tol`, `max_iter`, `stopping`, `n_jobs` and
+    `verbose`, and turns its targets into columns.
+    """
+
+    kernels: Any
+    weights: Any
+    solver: str
+    tol: float
+    max_iter: int
+    stopping: str
+    n_jobs: int | None
+    verbose: int
+
+    # -- reading X ------------------------------------------------------------------------------------------------
+
+    def _spec(self) -> KernelBank:
+        if isinstance(self.kernels, KernelBank):
+            return self.kernels
+        return KernelBank(list(DEFAULT_KERNELS) if self.kernels is None else self.kernels)
+
+    def _read(self, X: Any, reset: bool) -> Any:
+        """X as the bank takes it. Plain arrays and frames go through scikit-learn's own checks of shape and names."""
+        if isinstance(X, (Views, KernelStack, Mapping)):
+            return X
+        if self._spec().kernels == "precomputed":
+            return np.asarray(X)
+        if hasattr(X, "columns"):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            if reset:
+                self.n_features_in_ = len(X.columns)
+            return as_views(X, self._spec().columns)
+        return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32])
+
+    def _n_samples(self, X: Any) -> int:
+        if isinstance(X, np.ndarray) and X.ndim == 3:
+            return X.shape[1]
+        return len(X) if not isinstance(X, Mapping) or isinstance(X, Views) else len(next(iter(X.values())))
+
+    def _build(self, X: Any) -> Bank:
+        if self.verbose:
+            self._say("building the kernels; compiled loops are cached, so only the very first fit waits for them")
+        return self._spec().build(X, verbose=bool(self.verbose))
+
+    # -- solving --------------------------------------------------------------------------------------------------
+
+    def _stopping(self) -> Stopping:
+        if self.stopping == "published":
+            return PUBLISHED
+        if self.stopping != "gap":
+            raise ValueError(f"stopping must be 'gap' or 'published', got {self.stopping!r}.")
+        if not self.tol > 0:
+            raise ValueError(f"tol must be positive, got {self.tol!r}: it is the relative duality gap to stop at.")
+        if not self.max_iter >= 1:
+            raise ValueError(f"max_iter must be at least 1, got {self.max_iter!r}.")
+        return Stopping(tol=self.tol, max_iter=self.max_iter)
+
+    def _solve(self, bank: Bank, machine: Machine, tasks: list[tuple[WeightSet, Array]]) -> list[Fit]:
+        """Solve one problem per task, a weight set and target columns of shape (n_samples, n_columns)."""
+        stopping = self._stopping()
+        if len(tasks) == 1 or self.n_jobs in (None, 1):
+            fits = [
+                solve_task(bank, machine, *task, self.solver, stopping, self._reporter(k, len(tasks)))
+                for k, task in enumerate(tasks)
+            ]
+        else:
+            fits = Parallel(n_jobs=self.n_jobs)(
+                delayed(solve_task)(bank, machine, *task, self.solver, stopping) for task in tasks
+            )
+        short = [fit.gap for fit in fits if not fit.converged]
+        if short:
+            warnings.warn(
+                f"{len(short)} of {len(fits)} problem(s) stopped at a relative duality gap of up to {max(short):.2g}, "
+                f"short of {stopping.tol:.2g}. Raise max_iter or tol, or choose another solver.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return fits
+
+    def _reporter(self, task: int, n_tasks: int) -> Callable[[np.void], None] | None:
+        if not self.verbose:
+            return None
+        name = f"problem {task + 1} of {n_tasks}, " if n_tasks > 1 else ""
+
+        def report(row: np.void) -> None:
+            self._say(
+                f"{name}iteration {row['iteration']}: objective {row['objective']:.6g}, gap {row['gap']:.2g}, "
+                f"{row['active']} kernels, {row['seconds']:.2f} s"
+            )
+
+        return report
+
+    def _say(self, text: str) -> None:
+        print(f"[kernelweave] {text}", file=sys.stderr)
+
+    def _store(self, bank: Bank, fits: list[Fit], one_vector: bool) -> None:
+        """Keep what prediction and inspection need: active kernels, support rows, certificates."""
+        weights = np.concatenate([np.tile(fit.weights, (len(fit.intercept), 1)) for fit in fits])
+        coef = np.hstack([fit.coef for fit in fits])
+        self.kernel_names_ = bank.names
+        self.weights_ = weights[0] if one_vector else weights
+        self.support_ = np.flatnonzero(np.any(coef != 0, axis=1))
+        self.dual_coef_ = coef[self.support_].T
+        self.intercept_ = np.concatenate([fit.intercept for fit in fits])
+        self.gap_ = max(fit.gap for fit in fits)
+        self.converged_ = all(fit.converged for fit in fits)
+        self.n_iter_ = max(len(fit.history) for fit in fits)
+        self.n_svm_solves_ = sum(fit.solves for fit in fits)
+        self.kernel_adds_ = sum(fit.adds for fit in fits)
+        self.objective_ = fits[0].objective if len(fits) == 1 else np.array([fit.objective for fit in fits])
+        self.history_ = fits[0].history if len(fits) == 1 else [fit.history for fit in fits]
+        self._active = np.flatnonzero(np.any(weights != 0, axis=0))
+        self._expansion = bank.expansion(self._active, self.support_)
+
+    # -- new samples ----------------------------------------------------------------------------------------------
+
+    def _scores(self, X: Any) -> Array:
+        """Decision values, shape (n_samples, n_columns)."""
+        weights = self.weights_[..., self._active]
+        return self._expansion.scores(self._read(X, reset=False), weights, self.dual_coef_.T) + self.intercept_
+
+
+def solve_task(
+    bank: Bank,
+    machine: Machine,
+    weights: WeightSet,
+    Y: Array,
+    solver: str,
+    stopping: Stopping,
+    on_iteration: Callable[[np.void], None] | None = None,
+) -> Fit:
+    """Find the weights and duals of one problem; a function of its own so that joblib can carry it elsewhere."""
+    weights = weights.resolve(bank, machine, Y)
+    saddle = run(solver, Saddle(bank, machine, weights, Y, stopping, on_iteration=on_iteration))
+    best = saddle.best
+    assert best is not None
+    effective = best.effective
+    return Fit(
+        weights=np.where(effective < 1e-9 * effective.max(), 0.0, effective),
+        coef=best.solution.coef,
+        intercept=best.solution.intercept,
+        objective=saddle.upper,
+        gap=saddle.gap,
+        converged=saddle.converged,
+        solves=saddle.solves,
+        adds=saddle.adds,
+        history=saddle.history,
+    )

@@ -1,0 +1,206 @@
+"""Generated views with a known number of useful, redundant and noise views, so that sparsity can be checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.random import RandomState
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from ..views import Views
+
+Array = NDArray[np.float64]
+
+#: Standard deviation of what a redundant view adds to the rotated useful view it copies (whose own noise has 1).
+COPY_NOISE = 0.5
+
+
+def make_views(
+    n_samples: int = 200,
+    n_useful: int = 2,
+    n_redundant: int = 1,
+    n_noise: int = 3,
+    n_classes: int = 2,
+    n_features: int = 5,
+    separation: float = 2.0,
+    random_state: int | RandomState | None = None,
+    multilabel: bool = False,
+) -> tuple[Views, NDArray[np.int64]]:
+    """Generate views of labelled samples: some useful, some redundant, some noise.
+
+    A *useful* view is a Gaussian cloud around a centre of the sample's class. Given the class, useful views are
+    independent of each other, so each holds its own part of the information and all together beat any one. A
+    *redundant* view is a rotated, noisy copy of a useful one and adds nothing to it. A *noise* view has clusters just
+    as a useful one has, but made for labels in random order: only its lack of connection to `y` gives it away.
+
+    Parameters
+    ----------
+    n_samples : int, default=200
+    n_useful, n_redundant, n_noise : int, default=2, 1, 3
+        Number of views of each kind. The k-th redundant view copies the useful view number ``k % n_useful``.
+    n_classes : int, default=2
+        Number of classes, or of labels if `multilabel`.
+    n_features : int, default=5
+        Columns of every view.
+    separation : float, default=2.0
+        Mean distance between class centres in one view, in standard deviations of the cloud. With two classes the
+        best possible accuracy is ``Phi(separation / 2)`` from one useful view alone, with Phi the normal distribution
+        function, and ``Phi(separation / 2 * sqrt(n_useful))`` from all of them.
+    random_state : int, RandomState or None, default=None
+    multilabel : bool, default=False
+        If true, every label is on or off by a fair coin, independently of the others, and `y` is an indicator matrix.
+
+    Returns
+    -------
+    views : Views
+        Views named ``useful0``, ..., ``redundant0``, ..., ``noise0``, ..., each ``(n_samples, n_features)``.
+    y : ndarray of int, shape (n_samples,) or (n_samples, n_classes)
+        Classes ``0 .. n_classes - 1``, as equal in size as possible; with `multilabel`, ones and zeros.
+
+    Examples
+    --------
+    >>> from kernelweave.datasets import make_views
+    >>> views, y = make_views(n_samples=100, n_useful=2, n_redundant=1, n_noise=1, random_state=0)
+    >>> list(views.names)
+    ['useful0', 'useful1', 'redundant0', 'noise0']
+    >>> views["noise0"].shape, y.shape
+    ((100, 5), (100,))
+    """
+    _check_counts(n_samples=n_samples, n_useful=n_useful, n_redundant=n_redundant, n_noise=n_noise)
+    if n_classes < 2 - multilabel or n_features < 1:
+        raise ValueError(
+            f"make_views needs at least 2 classes (1 if multilabel) and 1 feature; got n_classes={n_classes}, "
+            f"n_features={n_features}."
+        )
+    if n_samples < n_classes and not multilabel:
+        raise ValueError(
+            f"n_samples={n_samples} cannot fill n_classes={n_classes}; ask for at least one sample a class."
+        )
+    rng = check_random_state(random_state)
+    if multilabel:
+        y = rng.randint(2, size=(n_samples, n_classes))
+        membership = y - 0.5  # a label moves the cloud half a separation one way or the other
+    else:
+        y = rng.permutation(np.arange(n_samples) % n_classes)
+        membership = np.eye(n_classes)[y]
+
+    def cloud(rows: NDArray[np.intp]) -> Array:
+        centres = separation * _centres(rng, n_classes, n_features, around_origin=not multilabel)
+        return membership[rows] @ centres + rng.standard_normal((n_samples, n_features))
+
+    in_order = np.arange(n_samples)
+    views = _assemble(
+        rng,
+        n_useful,
+        n_redundant,
+        n_noise,
+        useful=lambda: cloud(in_order),
+        noise=lambda: cloud(rng.permutation(n_samples)),
+    )
+    return views, y.astype(np.int64)
+
+
+def make_regression_views(
+    n_samples: int = 200,
+    n_useful: int = 2,
+    n_redundant: int = 1,
+    n_noise: int = 3,
+    n_features: int = 5,
+    noise: float = 0.1,
+    random_state: int | RandomState | None = None,
+) -> tuple[Views, Array]:
+    """Generate views for regression: the target is a sum of smooth functions, one of each useful view.
+
+    Every useful view contributes a part of unit variance, ``sin(1.5 x.u) + (x.w)^2 / 2`` along random directions u and
+    w, standardised. Redundant views are rotated, noisy copies of useful ones; noise views do not touch the target.
+
+    Parameters
+    ----------
+    n_samples : int, default=200
+    n_useful, n_redundant, n_noise : int, default=2, 1, 3
+        Number of views of each kind. The k-th redundant view copies the useful view number ``k % n_useful``.
+    n_features : int, default=5
+        Columns of every view.
+    noise : float, default=0.1
+        Standard deviation of what is added to the target.
+    random_state : int, RandomState or None, default=None
+
+    Returns
+    -------
+    views : Views
+        Views named as those of `make_views`, each ``(n_samples, n_features)``.
+    y : ndarray of float, shape (n_samples,)
+
+    Examples
+    --------
+    >>> from kernelweave.datasets import make_regression_views
+    >>> views, y = make_regression_views(n_samples=50, n_useful=3, n_redundant=0, n_noise=1, random_state=0)
+    >>> list(views.names), y.shape
+    (['useful0', 'useful1', 'useful2', 'noise0'], (50,))
+    """
+    _check_counts(n_samples=n_samples, n_useful=n_useful, n_redundant=n_redundant, n_noise=n_noise)
+    if n_features < 1 or noise < 0:
+        raise ValueError(f"n_features must be at least 1 and noise at least 0; got {n_features} and {noise}.")
+    rng = check_random_state(random_state)
+    y = noise * rng.standard_normal(n_samples)
+
+    def cloud() -> Array:
+        return rng.standard_normal((n_samples, n_features))
+
+    def contributing_cloud() -> Array:
+        x = cloud()
+        y[:] += _smooth_part(rng, x)
+        return x
+
+    return _assemble(rng, n_useful, n_redundant, n_noise, useful=contributing_cloud, noise=cloud), y
+
+
+def _check_counts(n_samples: int, n_useful: int, n_redundant: int, n_noise: int) -> None:
+    if n_samples < 1 or n_useful < 1:
+        raise ValueError(f"n_samples and n_useful must be at least 1; got n_samples={n_samples}, n_useful={n_useful}.")
+    if n_redundant < 0 or n_noise < 0:
+        raise ValueError(f"n_redundant and n_noise cannot be negative; got {n_redundant} and {n_noise}.")
+
+
+def _assemble(
+    rng: RandomState,
+    n_useful: int,
+    n_redundant: int,
+    n_noise: int,
+    useful: Callable[[], Array],
+    noise: Callable[[], Array],
+) -> Views:
+    views = {f"useful{k}": useful() for k in range(n_useful)}
+    for k in range(n_redundant):
+        views[f"redundant{k}"] = _noisy_rotation(rng, views[f"useful{k % n_useful}"])
+    for k in range(n_noise):
+        views[f"noise{k}"] = noise()
+    return Views(views)
+
+
+def _centres(rng: RandomState, n_classes: int, n_features: int, around_origin: bool) -> Array:
+    """Random class centres at mean distance one, (n_classes, n_features); or random unit shifts, one a label."""
+    centres = rng.standard_normal((n_classes, n_features))
+    if not around_origin:
+        return centres / np.linalg.norm(centres, axis=1, keepdims=True)
+    centres -= centres.mean(axis=0)
+    first, second = np.triu_indices(n_classes, k=1)
+    return centres / np.linalg.norm(centres[first] - centres[second], axis=1).mean()
+
+
+def _noisy_rotation(rng: RandomState, x: Array) -> Array:
+    """A random orthogonal change of coordinates of x, plus independent noise; same shape."""
+    rotation, _ = np.linalg.qr(rng.standard_normal((x.shape[1], x.shape[1])))
+    return x @ rotation + COPY_NOISE * rng.standard_normal(x.shape)
+
+
+def _smooth_part(rng: RandomState, x: Array) -> Array:
+    """One useful view's contribution to a regression target, (n_samples,), with mean zero and variance one."""
+    directions = rng.standard_normal((x.shape[1], 2))
+    along = x @ (directions / np.linalg.norm(directions, axis=0))
+    part = np.sin(1.5 * along[:, 0]) + along[:, 1] ** 2 / 2
+    part -= part.mean()
+    spread = part.std()
+    return part / spread if spread > 0 else part

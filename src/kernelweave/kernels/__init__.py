@@ -1,0 +1,42 @@
+"""Kernels: how to write them (`Gaussian`, `ChiSquared`, ...), and banks of them (`KernelBank`, `Bank`)."""
+
+from .bank import Bank
+from .expansion import Expansion
+from .functions import (
+    AdditiveChiSquared,
+    ChiSquared,
+    FromFunction,
+    Gaussian,
+    HistogramIntersection,
+    InverseDistance,
+    InverseSquaredDistance,
+    Kernel,
+    Laplacian,
+    Linear,
+    Polynomial,
+    Precomputed,
+    Product,
+)
+from .kernel_bank import KernelBank
+from .steps import Normalised, Repaired
+
+__all__ = [
+    "AdditiveChiSquared",
+    "Bank",
+    "ChiSquared",
+    "Expansion",
+    "FromFunction",
+    "Gaussian",
+    "HistogramIntersection",
+    "InverseDistance",
+    "InverseSquaredDistance",
+    "Kernel",
+    "KernelBank",
+    "Laplacian",
+    "Linear",
+    "Normalised",
+    "Polynomial",
+    "Precomputed",
+    "Product",
+    "Repaired",
+]

@@ -1,0 +1,219 @@
+"""Kernels between new samples and the training samples a model kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from ..views import KernelStack, as_views, check_finite
+from .fitted import LazyRows, NewBlocks, Node, RightRows, all_steps, training_rows
+from .quantities import GramColumns
+
+#: Bytes of kernel values computed at a time.
+CHUNK_BYTES = 1 << 25
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Kernels that need the same training samples: those that count in the model, or all of them."""
+
+    positions: tuple[int, ...]
+    nodes: tuple[Node, ...]
+    rows: dict[str, Any]
+    columns: NDArray
+    kept: NDArray | slice
+
+
+class Expansion:
+    """Fitted kernels with the training samples that count; made by `Bank.expansion`.
+
+    Centred kernels and kernels repaired by clipping need all training samples for new data, and keep them; the others
+    keep only the samples that count.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Names of the kernels.
+    nodes : tuple of Node
+        The kernels.
+    features : Views or KernelStack
+        Training data.
+    samples : array of int
+        The training samples that count.
+    dtype : dtype
+        Precision of the kernel values.
+    columns : mapping, optional
+        The columns of views, for new data that comes as one array.
+    """
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        nodes: tuple[Node, ...],
+        features: Any,
+        samples: NDArray,
+        dtype: DTypeLike,
+        columns: Mapping[str, Any] | None,
+    ) -> None:
+        self.names = names
+        self.dtype = np.dtype(dtype)
+        self.n_samples = len(samples)
+        self._columns = columns
+        self._stack_names = features.names if isinstance(features, KernelStack) else None
+        needs_all = [any(step.needs_all_training for step in all_steps(node)) for node in nodes]
+        everything = np.arange(len(features))
+        self._parts = tuple(
+            _Part(
+                tuple(j for j in range(len(nodes)) if needs_all[j] == whole),
+                chosen := tuple(node for node, needs in zip(nodes, needs_all, strict=True) if needs == whole),
+                training_rows(features, chosen, everything if whole else samples),
+                everything if whole else samples,
+                samples if whole else slice(None),
+            )
+            for whole in sorted(set(needs_all))
+        )
+
+    @property
+    def n_kernels(self) -> int:
+        """Number of kernels."""
+        return len(self.names)
+
+    def cross(self, X: Any) -> NDArray:
+        """Kernels between new samples and the training samples kept.
+
+        Parameters
+        ----------
+        X : Views, mapping, array or frame; with precomputed kernels a KernelStack or (n_kernels, n_new, n_training)
+            New samples.
+
+        Returns
+        -------
+        array of shape (n_kernels, n_new, n_samples)
+        """
+        new, n_new = self._read(X, range(self.n_kernels))
+        out = np.empty((self.n_kernels, n_new, self.n_samples), self.dtype)
+        for rows, j, block in self._blocks(new, n_new, range(self.n_kernels)):
+            out[j, rows] = block
+        return out
+
+    def scores(self, X: Any, weights: ArrayLike, coef: ArrayLike) -> NDArray:
+        """Decision values ``sum_j weights[k, j] K_j(X, samples) coef[:, k]`` without keeping the kernels.
+
+        Parameters
+        ----------
+        X : as in `cross`
+        weights : array of shape (n_kernels,), or (m, n_kernels) for weights of every column
+            Kernels whose weights are all zero are not computed.
+        coef : array of shape (n_samples, m)
+
+        Returns
+        -------
+        array of shape (n_new, m), float64
+        """
+        weights, coef = np.asarray(weights, dtype=np.float64), np.asarray(coef, dtype=np.float64)
+        if coef.ndim != 2 or len(coef) != self.n_samples:
+            raise ValueError(f"coef must have the shape ({self.n_samples}, m), got {coef.shape}")
+        if weights.shape not in ((self.n_kernels,), (coef.shape[1], self.n_kernels)):
+            raise ValueError(
+                f"weights must have the shape ({self.n_kernels},) or ({coef.shape[1]}, {self.n_kernels}), "
+                f"got {weights.shape}"
+            )
+        active = np.flatnonzero(np.atleast_2d(weights).any(axis=0))
+        new, n_new = self._read(X, active)
+        scores = np.zeros((n_new, coef.shape[1]))
+        if weights.ndim == 2:
+            for rows, j, block in self._blocks(new, n_new, active):
+                used = np.flatnonzero(weights[:, j])
+                scores[rows, used] += (block @ coef[:, used]) * weights[used, j]
+            return scores
+        # One weight vector for all columns: add the kernels first, then multiply once.
+        for rows, total in self._weighted_sums(new, n_new, active, weights):
+            scores[rows] += total @ coef
+        return scores
+
+    def _weighted_sums(self, new: Any, n_new: int, active: Any, weights: NDArray) -> Iterator[tuple[slice, NDArray]]:
+        rows, total = slice(0), np.empty(0)
+        for block_rows, j, block in self._blocks(new, n_new, active):
+            if block_rows != rows:
+                if total.size:
+                    yield rows, total
+                rows, total = block_rows, np.zeros(block.shape)
+            total += weights[j] * block
+        if total.size:
+            yield rows, total
+
+    def _blocks(self, new: Any, n_new: int, kernels: Any) -> Iterator[tuple[slice, int, NDArray]]:
+        """Blocks of new samples, kernel by kernel: (rows, kernel, values (n_rows, n_samples))."""
+        wanted = {int(j) for j in kernels}
+        for part in self._parts:
+            members = [(j, node) for j, node in zip(part.positions, part.nodes, strict=True) if j in wanted]
+            if not members:
+                continue
+            right = RightRows(part.rows, self.dtype)
+            height = max(1, CHUNK_BYTES // (8 * max(1, len(part.columns))))
+            for start in range(0, n_new, height):
+                rows = slice(start, min(start + height, n_new))
+                blocks = NewBlocks(LazyRows(new, rows), rows.stop - start, part.columns, right)
+                for j, node in members:
+                    yield rows, j, blocks.kernel(node)[:, part.kept]
+
+    def _read(self, X: Any, kernels: Any) -> tuple[Any, int]:
+        """New data as a mapping of view names to rows, checked for the given kernels."""
+        new = as_views(X, self._columns) if self._stack_names is None else self._read_stack(X)
+        wanted = {int(j) for j in kernels}
+        n_new = len(X) if isinstance(X, KernelStack) else len(new[next(iter(new.names))])
+        for part in self._parts:
+            for j, node in zip(part.positions, part.nodes, strict=True):
+                for leaf in node.leaves if j in wanted else ():
+                    self._check_rows(new, leaf.view, part.rows[leaf.view], self.names[j])
+                    leaf.kernel.quantity.check(new[leaf.view], leaf.view)
+        return new, n_new
+
+    def _read_stack(self, X: Any) -> Any:
+        assert self._stack_names is not None
+        if isinstance(X, KernelStack):
+            return X
+        stack = np.asarray(X)
+        stack = stack[None] if stack.ndim == 2 else stack
+        if stack.ndim != 3 or len(stack) != len(self._stack_names):
+            raise ValueError(
+                "precomputed kernels of new samples must have the shape "
+                f"({len(self._stack_names)}, n_new, n_training), got {np.shape(X)}"
+            )
+        return _RawStack(self._stack_names, stack)
+
+    @staticmethod
+    def _check_rows(new: Any, view: str, trained: Any, kernel: str) -> None:
+        if view not in new:
+            raise ValueError(
+                f"view {view!r} is missing from the new data but kernel {kernel!r} needs it; it has {list(new.names)}"
+            )
+        rows = new[view]
+        expected = trained.shape[1] if not isinstance(trained, GramColumns) else trained.n_training
+        if isinstance(new, KernelStack):
+            assert isinstance(trained, GramColumns)
+            expected = trained.n_base
+        if rows.shape[1] != expected:
+            raise ValueError(
+                f"view {view!r} of the new data has {rows.shape[1]} columns, but the kernel was trained with {expected}"
+            )
+        if isinstance(new, _RawStack):
+            check_finite(rows, f"precomputed kernel {view!r}")
+
+
+class _RawStack:
+    """Precomputed kernels (n_kernels, n_new, n_training) under their names."""
+
+    def __init__(self, names: tuple[str, ...], stack: NDArray) -> None:
+        self.names = names
+        self._stack = stack
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __getitem__(self, name: str) -> NDArray:
+        return self._stack[self.names.index(name)]

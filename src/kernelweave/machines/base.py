@@ -1,0 +1,135 @@
+"""What a machine is: the set A, the function S(a) and the decision function for ONE kernel.
+
+    max over a in A   S(a) - 1/2 sum_k v_k' K v_k           v_k = a_k * y_k, one column per task
+
+A machine knows nothing of weights or banks beyond :meth:`Machine.curvature`, which asks a bank for products.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cholesky, solve_triangular
+
+Array = NDArray[np.float64]
+
+
+class Products(Protocol):
+    """The part of a kernel bank that curvature needs."""
+
+    n_kernels: int
+
+    def products(self, V: Array, samples: NDArray[np.intp]) -> Array: ...
+
+
+@dataclass
+class Solution:
+    """A pair of primal and dual points of a machine on one kernel.
+
+    Attributes
+    ----------
+    coef : array of shape (n_samples, n_tasks)
+        Signed duals v; the decision function is ``K @ coef + intercept``.
+    intercept : array of shape (n_tasks,)
+    linear : float
+        S(a).
+    loss : float
+        The primal objective without its regulariser, at this decision function.
+    quadratic : float
+        1/2 sum_k v_k' K v_k: the regulariser, and what the dual subtracts from S.
+    steps : int
+        Inner iterations spent.
+    state : Any
+        What the machine wants to find again (in :meth:`Machine.curvature`).
+    """
+
+    coef: Array
+    intercept: Array
+    linear: float
+    loss: float
+    quadratic: float
+    steps: int = 0
+    state: Any = field(default=None, repr=False)
+
+    @property
+    def primal(self) -> float:
+        """Primal value: an upper bound on the optimum."""
+        return self.quadratic + self.loss
+
+    @property
+    def dual(self) -> float:
+        """Dual value: a lower bound on the optimum."""
+        return self.linear - self.quadratic
+
+    @property
+    def gap(self) -> float:
+        """Duality gap, primal minus dual."""
+        return self.primal - self.dual
+
+
+class Machine(ABC):
+    """Learns on one kernel; see the module docstring for the problem."""
+
+    #: "classifier" (targets are -1 and +1) or "regressor".
+    kind: str = "classifier"
+
+    @abstractmethod
+    def solve(self, K: NDArray, Y: Array, start: Solution | None = None, accuracy: float = 1e-3) -> Solution:
+        """Solve for one kernel.
+
+        Parameters
+        ----------
+        K : array of shape (n_samples, n_samples), float32 or float64
+        Y : array of shape (n_samples, n_tasks)
+        start : Solution, optional
+            Where to start from: any earlier solution on the same samples, typically for a nearby kernel.
+        accuracy : float
+            Largest allowed duality gap, relative to the primal value.
+        """
+
+    @abstractmethod
+    def curvature(self, K: NDArray, Y: Array, solution: Solution, bank: Products) -> Array:
+        """Second derivative of the optimal value in the kernel weights, shape (n_kernels, n_kernels)."""
+
+    @abstractmethod
+    def restrict(self, samples: NDArray[np.intp]) -> Machine:
+        """The same machine for a part of the samples (per-sample settings are cut accordingly)."""
+
+
+def projected_curvature(A: NDArray, constraints: Array, R: Array) -> Array:
+    """``R P R'`` with ``P = A^-1 - A^-1 E (E'A^-1 E)^-1 E'A^-1``: curvature of a quadratic under kept sums.
+
+    Parameters
+    ----------
+    A : array of shape (f, f), positive definite up to rounding
+    constraints : array of shape (n_constraints, f)
+        Rows of E'.
+    R : array of shape (n_kernels, f)
+    """
+    factor = _factor(A)
+    Z = solve_triangular(factor, R.T, lower=True, check_finite=False)
+    H = Z.T @ Z
+    if len(constraints):
+        E = solve_triangular(factor, constraints.T, lower=True, check_finite=False)
+        Q, _ = np.linalg.qr(E)
+        held = Q.T @ Z
+        H -= held.T @ held
+    return H
+
+
+def _factor(A: NDArray) -> Array:
+    """Cholesky factor; a ridge, grown until the factorisation succeeds, stands in for lost definiteness."""
+    A = np.array(A, dtype=np.float64)
+    own = A.diagonal().copy()
+    ridge = 1e-7 * max(float(own.mean()), np.finfo(np.float64).tiny)
+    for _ in range(8):
+        np.fill_diagonal(A, own + ridge)
+        try:
+            return cholesky(A, lower=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            ridge *= 100
+    raise np.linalg.LinAlgError("The kernel matrix is far from positive semi-definite: check the kernels of the bank.")

@@ -1,0 +1,75 @@
+"""Second-order master: a Newton model of J on the weights, minimised over B, then a line search.
+
+    z = argmin over B of  -h.(z - b) + 1/2 (z - b)' H (z - b),      H = second derivative of J (machine.curvature)
+
+Where the machine is an SVM, H comes from its free support vectors alone. When the model is flat (no free support
+vectors) or proposes no descent, the best response to h takes its place, as in Frank-Wolfe.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..machines.decomposition import BoxDual, maximise
+from ..weights import WeightSet
+from .line_search import backtrack
+from .saddle import Array, Saddle
+
+#: Share of the predicted decrease that a step must realise.
+_SUFFICIENT = 1e-4
+
+
+def newton(saddle: Saddle) -> None:
+    """Needs a weight set without penalty that is a product of simplices or has ``project``."""
+    point = saddle.evaluate(saddle.initial)
+    while saddle.proceed(point):
+        H = saddle.curvature(point)
+        with saddle.clock("master"):
+            target = saddle.weights.clean(minimise_model(saddle.weights, point.weights, point.h, H))
+            if point.h @ (target - point.weights) <= 0:
+                target = saddle.weights.respond(point.h)
+        origin, direction = point.weights, target - point.weights
+        slope = float(point.h @ direction)
+
+        def propose(step: float, origin: Array = origin, direction: Array = direction) -> Array:
+            return np.maximum(origin + step * direction, 0.0)
+
+        def allowed(step: float, weights: Array, slope: float = slope) -> float:
+            return -_SUFFICIENT * step * slope
+
+        point, _ = backtrack(saddle, point, propose, allowed, 1.0)
+
+
+def minimise_model(weight_set: WeightSet, b: Array, h: Array, H: Array) -> Array:
+    """Minimiser over B of ``-h.(z - b) + 1/2 (z - b)' H (z - b)``, to well below the decrease it promises."""
+    linear = h + H @ b
+    simplices = weight_set.simplices(len(b))
+    if simplices is None:
+        return _accelerated(weight_set, linear, H, b)
+    groups = np.zeros((len(simplices), len(b)), dtype=bool)
+    for row, members in zip(groups, simplices, strict=True):
+        row[members] = True
+    # A product of simplices is a box with kept sums: the dual problem of an SVM, in kernels instead of samples.
+    problem = BoxDual(linear, np.zeros(len(b)), np.ones(len(b)), groups)
+    promised = float(weight_set.support(h) - b @ h)
+    return maximise(H, problem, b, 1e-4 * max(promised, np.finfo(float).tiny), max_steps=200 * len(b) + 20_000).v
+
+
+def _accelerated(weight_set: WeightSet, linear: Array, H: Array, b: Array, max_steps: int = 2000) -> Array:
+    """Projected gradient with momentum, restarted when it points uphill."""
+    steepest = max(float(np.linalg.eigvalsh(H)[-1]), np.finfo(float).tiny)
+    # A flat model has no scale of its own: a step the size of B along the gradient is then the best it can ask for.
+    steepest = max(steepest, float(np.linalg.norm(linear - H @ b)) / max(float(np.linalg.norm(b)), 1e-12) * 1e-3)
+    z = ahead = b
+    momentum = 1.0
+    for _ in range(max_steps):
+        previous, z = z, weight_set.project(ahead + (linear - H @ ahead) / steepest)
+        if np.abs(z - previous).max() <= 1e-7 * np.abs(z).max():
+            break
+        if (ahead - z) @ (z - previous) > 0:
+            momentum, ahead = 1.0, z
+            continue
+        following = 0.5 * (1 + np.sqrt(1 + 4 * momentum**2))
+        ahead = z + (momentum - 1) / following * (z - previous)
+        momentum = following
+    return z

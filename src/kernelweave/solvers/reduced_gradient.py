@@ -1,0 +1,90 @@
+"""SimpleMKL: reduced gradient with maximal steps, then a golden-section search.
+
+The largest weight absorbs what the others do, so directions sum to zero. While the largest feasible step along the
+direction still lowers J it is taken, and the weight that hit zero leaves the direction; golden section finds the rest.
+Every J is one run of the machine: few iterations, many solves.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .saddle import Array, Point, Saddle
+
+_GOLDEN = (np.sqrt(5) - 1) / 2
+_SMALL = 1e-8
+#: Golden section ends when its interval is this share of the largest step; finer if nothing was gained.
+_INTERVAL = 0.1
+_MACHINE_SHARE = 1e-4
+
+
+def reduced_gradient(saddle: Saddle) -> None:
+    """Needs the simplex."""
+    saddle.machine_share = _MACHINE_SHARE
+    point = saddle.evaluate(saddle.initial)
+    interval = _INTERVAL
+    while saddle.proceed(point):
+        direction, pivot = _direction(point)
+        moved, direction, longest = _maximal_steps(saddle, point, direction, pivot)
+        if longest > 0:
+            moved = _golden_section(saddle, moved, direction, longest, interval)
+        interval = _INTERVAL if moved.value < point.value else max(interval / 10, 1e-8)
+        point = moved
+
+
+def _direction(point: Point) -> tuple[Array, int]:
+    pivot = int(np.argmax(point.weights))
+    direction = point.h - point.h[pivot]
+    direction[(point.weights <= 0) & (direction < 0)] = 0.0
+    direction[pivot] = 0.0
+    direction[pivot] = -direction.sum()
+    return direction, pivot
+
+
+def _maximal_steps(saddle: Saddle, point: Point, direction: Array, pivot: int) -> tuple[Point, Array, float]:
+    """Walk while the largest feasible step lowers J; returns the direction left and its largest step (0: none left)."""
+    direction = direction.copy()
+    while np.any(direction < 0):
+        falling = np.flatnonzero(direction < 0)
+        ratios = -point.weights[falling] / direction[falling]
+        blocking, step = int(falling[np.argmin(ratios)]), float(ratios.min())
+        weights = point.weights + step * direction
+        weights[blocking] = 0.0
+        trial = saddle.evaluate(_tidy(weights), near=point)
+        if trial.value >= point.value:
+            return point, direction, step
+        point = trial
+        if blocking == pivot:
+            break
+        direction[pivot] += direction[blocking]
+        direction[blocking] = 0.0
+    return point, direction, 0.0
+
+
+def _golden_section(saddle: Saddle, point: Point, direction: Array, longest: float, interval: float) -> Point:
+    left, right = 0.0, longest
+    inner = [right - _GOLDEN * (right - left), left + _GOLDEN * (right - left)]
+    trials = [_at(saddle, point, direction, step) for step in inner]
+    best = min([point, *trials], key=lambda p: p.value)
+    while right - left > interval * longest:
+        if trials[0].value < trials[1].value:
+            right = inner[1]
+            inner = [right - _GOLDEN * (right - left), inner[0]]
+            trials = [_at(saddle, point, direction, inner[0]), trials[0]]
+        else:
+            left = inner[0]
+            inner = [inner[1], left + _GOLDEN * (right - left)]
+            trials = [trials[1], _at(saddle, point, direction, inner[1])]
+        best = min([best, *trials], key=lambda p: p.value)
+        if saddle.converged:
+            break
+    return best
+
+
+def _at(saddle: Saddle, point: Point, direction: Array, step: float) -> Point:
+    return saddle.evaluate(_tidy(point.weights + step * direction), near=point)
+
+
+def _tidy(weights: Array) -> Array:
+    weights = np.where(weights < _SMALL, 0.0, weights)
+    return weights / weights.sum()
