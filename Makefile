@@ -32,7 +32,7 @@ lint: $(VENV)/.installed-dev ## only ruff and mypy
 	$(BIN)/mypy
 
 bench: $(VENV)/.installed-dev ## speed and memory beside other libraries, as ratios
-	$(BIN)/python -m benchmarks
+	@for script in $$(grep -l __main__ benchmarks/*.py); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 docs: $(VENV)/.installed-docs ## build the documentation and run the gallery; open docs/_build/html/index.html
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

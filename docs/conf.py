@@ -51,12 +51,15 @@ html_static_path = ["_static"]
 
 def write_pairings(app: object) -> None:
     """Write the table of solvers and weight sets that go together, from the check that the solvers themselves use."""
-    from kernelweave.solvers import pairings
+    from kernelweave import weights
+    from kernelweave.solvers import choose, pairings
 
     partners = pairings()
     weight_sets = list(dict.fromkeys(name for names in partners.values() for name in names))
-    rows = [["weight set", *(f"``{solver}``" for solver in partners)]]
-    rows += [[f"``{name}``", *("yes" if name in names else "" for names in partners.values())] for name in weight_sets]
+    rows = [["weight set", "``auto`` means", *(f"``{solver}``" for solver in partners)]]
+    for name in weight_sets:
+        automatic = choose(eval(name, vars(weights) | {"inf": float("inf")}))  # weight sets print as they are made
+        rows.append([f"``{name}``", automatic, *("yes" if name in names else "" for names in partners.values())])
     lines = [".. list-table::", "   :header-rows: 1", ""]
     for row in rows:
         lines += [f"   {'* -' if position == 0 else '  -'} {cell}".rstrip() for position, cell in enumerate(row)]

@@ -25,14 +25,17 @@ views
 # %%
 # One at a time, then together
 # ----------------------------
-# A model on a dictionary with a single view is an ordinary support vector machine with a Gaussian kernel.
+# With a single view and a single kernel this is an ordinary support vector machine. ``kernels=Gaussian()`` means one
+# Gaussian kernel for each view, with a width that follows from the distances between training samples.
 
 accuracy = {}
 for name in views.names:
     alone = kw.Views({name: views[name]})
-    accuracy[name] = kw.MKLClassifier().fit(alone[train], y[train]).score(alone[test], y[test])
+    accuracy[name] = (
+        kw.MKLClassifier(kernels=kw.kernels.Gaussian()).fit(alone[train], y[train]).score(alone[test], y[test])
+    )
 
-model = kw.MKLClassifier(weights="l1").fit(views[train], y[train])
+model = kw.MKLClassifier(kernels=kw.kernels.Gaussian(), weights="l1").fit(views[train], y[train])
 accuracy["all, l1 weights"] = model.score(views[test], y[test])
 
 for name, value in accuracy.items():

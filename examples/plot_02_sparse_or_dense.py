@@ -37,7 +37,9 @@ fitted: dict[tuple[str, str], kw.MKLClassifier] = {}
 for kind, (views, y) in data.items():
     train, test = train_test_split(np.arange(len(y)), test_size=0.4, random_state=0)
     for weights in ("average", "l1", "l2"):
-        search = GridSearchCV(kw.MKLClassifier(weights=weights), {"C": [0.1, 1.0, 10.0]}, cv=3)
+        search = GridSearchCV(
+            kw.MKLClassifier(kernels=kw.kernels.Gaussian(), weights=weights), {"C": [0.1, 1.0, 10.0]}, cv=3
+        )
         model = search.fit(views[train], y[train]).best_estimator_
         fitted[kind, weights] = model
         active = np.count_nonzero(model.weights_)
@@ -65,5 +67,5 @@ plt.show()
 
 views, y = data["2 good views, 14 of noise"]
 for weights in ("l1", "l1.33", "l2", "l4", "l16"):
-    model = kw.MKLClassifier(weights=weights).fit(views, y)
+    model = kw.MKLClassifier(kernels=kw.kernels.Gaussian(), weights=weights).fit(views, y)
     print(f"{weights:6} smallest weight / largest weight = {model.weights_.min() / model.weights_.max():.3f}")

@@ -28,14 +28,16 @@ train, test = train_test_split(range(len(y)), random_state=0)
 
 models = {}
 for weights in ("average", "l1", "l2"):
-    models[weights] = kw.MKLRegressor(weights=weights, C=10.0).fit(views[train], y[train])
+    models[weights] = kw.MKLRegressor(kernels=kw.kernels.Gaussian(), weights=weights, C=10.0).fit(
+        views[train], y[train]
+    )
     print(f"{weights:8} R2 on test samples: {models[weights].score(views[test], y[test]):.3f}")
 
 # %%
 # Several bandwidths a view
 # -------------------------
-# A bank can hold several kernels of each view; their widths are in units of the mean squared distance
-# between training samples.
+# A bank can hold several kernels of each view (without ``kernels=`` you get three like these). Their widths are in
+# units of the mean squared distance between training samples.
 
 bank = kw.KernelBank({name: [kw.kernels.Gaussian(m) for m in (0.25, 1.0, 4.0)] for name in views.names})
 model = kw.MKLRegressor(kernels=bank, weights="l1", C=10.0).fit(views[train], y[train])

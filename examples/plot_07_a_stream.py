@@ -23,7 +23,7 @@ classes = np.unique(y)
 
 progress = {}
 for method in ("hedge", "om2"):
-    model = kw.OnlineMKLClassifier(method=method)
+    model = kw.OnlineMKLClassifier(kernels=kw.kernels.Gaussian(), method=method)
     model.partial_fit(views[batches[0]], y[batches[0]], classes=classes)
     right = []
     for batch in batches[1:]:
@@ -34,7 +34,7 @@ for method in ("hedge", "om2"):
 
 first = np.concatenate(batches[:10])
 rest = np.concatenate(batches[10:])
-full = kw.MKLClassifier().fit(views[first], y[first])
+full = kw.MKLClassifier(kernels=kw.kernels.Gaussian()).fit(views[first], y[first])
 reference = full.score(views[rest], y[rest])
 print(f"MKLClassifier on the first {len(first)} samples: {reference:.3f}")
 

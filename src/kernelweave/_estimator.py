@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
@@ -67,8 +68,10 @@ class BankEstimator(BaseEstimator):
 
     def _read(self, X: Any, reset: bool) -> Any:
         """X as the bank takes it. Plain arrays and frames go through scikit-learn's own checks of shape and names."""
-        if isinstance(X, (Views, KernelStack, Mapping)):
+        if isinstance(X, (Views, KernelStack)):
             return X
+        if isinstance(X, Mapping) and not issparse(X):
+            return as_views(X)
         if self._spec().kernels == "precomputed":
             return np.asarray(X)
         if hasattr(X, "columns"):
@@ -79,9 +82,7 @@ class BankEstimator(BaseEstimator):
         return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32])
 
     def _n_samples(self, X: Any) -> int:
-        if isinstance(X, np.ndarray) and X.ndim == 3:
-            return X.shape[1]
-        return len(X) if not isinstance(X, Mapping) or isinstance(X, Views) else len(next(iter(X.values())))
+        return X.shape[1] if isinstance(X, np.ndarray) and X.ndim == 3 else len(X)
 
     def _build(self, X: Any) -> Bank:
         if self.verbose:

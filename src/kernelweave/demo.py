@@ -21,6 +21,7 @@ from sklearn.model_selection import train_test_split
 
 from .datasets import digits_views
 from .evaluation import plot_history, plot_weights, weight_bars
+from .kernels import Gaussian
 from .mkl import MKLClassifier
 from .views import Views
 
@@ -87,7 +88,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _new_model(method: str) -> MKLClassifier:
-    return MKLClassifier(weights=method, random_state=0)
+    return MKLClassifier(kernels=Gaussian(), weights=method, random_state=0)
 
 
 def _evaluate(
@@ -100,11 +101,11 @@ def _evaluate(
 
 
 def _introduce(console: Console, views: Views, n_train: int, n_test: int) -> None:
-    described = [f"{name} ({views[name].shape[1]} numbers)" for name in views.names if not name.startswith("noise")]
+    described = [name for name in views.names if not name.startswith("noise")]
     console.print("[bold]kernelweave: one model from several descriptions of the same things[/bold]\n")
     console.print(f"The things: handwritten digits, {n_train} to learn from and {n_test} others to test on.")
     console.print(f"The descriptions, called views: {', '.join(described)};")
-    console.print(f"and {NOISE_VIEWS} noise views: the same measurements, but of other digits picked at random.")
+    console.print(f"and {NOISE_VIEWS} noise views: the same measurements, but of other digits picked at random.\n")
     console.print("Each view becomes a kernel, a table of how similar any two digits are in that view. The question is")
     console.print("how much each kernel should count. Four answers:\n")
     for method, meaning in METHODS.items():
@@ -131,7 +132,9 @@ def _print_table(console: Console, results: dict[str, Result]) -> None:
     console.print(table)
     console.print("accuracy         share of test digits recognised.")
     console.print("active kernels   how many kernels have a weight above zero (mean over the ten digits).")
-    console.print("weight on noise  share of all weight given to the noise views; less is better, and nobody told it.")
+    console.print(
+        "weight on noise  share of all weight given to the noise views; nobody told the methods which these are."
+    )
     console.print("gap              the certificate: the objective reached is proven to be within this fraction of the")
     console.print("                 best possible (worst of the ten digits). Fixed weights have nothing to certify.")
     console.print("seconds          time to learn all ten digits, one against the rest, kernels included.\n")

@@ -313,6 +313,22 @@ def test_files_are_removed_with_their_banks(data, tmp_path):
     assert not list((tmp_path / "new").iterdir())
 
 
+def test_temporary_files_are_removed_with_their_banks(data, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    bank = KernelBank(KERNELS, storage="memmap").build(data.train)
+    part = bank.restrict([1, 2])
+    assert len(list(tmp_path.iterdir())) == 2
+    del bank, part
+    gc.collect()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_noticed_before_anything_is_written(data, tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda place: SimpleNamespace(free=1000))
+    with pytest.raises(OSError, match=r"need 125,496 bytes but only 1,000 bytes are free"):
+        KernelBank(KERNELS, storage="memmap", directory=tmp_path).build(data.train)
+
+
 def test_a_failed_build_leaves_no_file(tmp_path):
     with pytest.raises(ValueError, match="finite"):
         KernelBank(

@@ -3,6 +3,7 @@
 import copy
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
@@ -19,9 +20,11 @@ from kernelweave.kernels import (
     Linear,
     Normalised,
     Polynomial,
+    Precomputed,
     Product,
     Repaired,
 )
+from kernelweave.kernels.kernel_bank import available_memory
 
 RNG = np.random.default_rng(0)
 A, B = RNG.random((30, 5)), RNG.random((30, 2))
@@ -42,6 +45,23 @@ def test_one_array_with_columns():
     bank = KernelBank({"shape": Linear(), "colour": Linear()}, columns=columns, dtype="float64").build(A)
     assert_allclose(bank.gram(1), A[:, 3:] @ A[:, 3:].T)
     assert_allclose(bank.expansion([1], [0]).cross(A[:2])[0], A[:2, 3:] @ A[:1, 3:].T)
+
+
+def test_frames_for_training_and_for_new_data():
+    frame = pd.DataFrame(np.hstack([A, B]), columns=[f"a.{k}" for k in range(5)] + ["b.0", "b.1"])
+    bank = KernelBank({"b": Linear()}, dtype="float64").build(frame)
+    assert_allclose(bank.expansion([0], [2, 1]).cross(frame[:4])[0], B[:4] @ B[[2, 1]].T)
+    bank = KernelBank(Linear(), columns={"mine": ["a.1", "b.0"]}, dtype="float64").build(frame)
+    mine = np.column_stack([A[:, 1], B[:, 0]])
+    assert_allclose(bank.expansion([0], [2, 1]).cross(frame[:4])[0], mine[:4] @ mine[[2, 1]].T)
+
+
+def test_read_only_arrays():
+    X, v = A.copy(), np.ones(30)
+    X.flags.writeable = v.flags.writeable = False
+    bank = KernelBank([Linear(), ChiSquared()]).build(X)
+    assert_allclose(bank.quadratics(v)[0], (A.sum(axis=0) ** 2).sum() / 2, rtol=1e-6)
+    assert_allclose(bank.products(v, [3])[0, 0], A[3] @ A.sum(axis=0), rtol=1e-6)
 
 
 def test_equal_kernels_get_different_names():
@@ -71,7 +91,7 @@ def test_float32_and_integer_features():
 @pytest.mark.parametrize("rows", [1, 6])
 def test_equal_samples_give_a_kernel_of_ones_and_a_warning(kernel, rows):
     X = np.full((rows, 3), 0.3)
-    with pytest.warns(UserWarning, match=r"all training samples are equal in view 'x'.*'x:"):
+    with pytest.warns(UserWarning, match=r"all training samples are equal in view 'x'.*\['x:"):
         bank = KernelBank(kernel).build(X)
     assert (bank.gram(0) == 1).all()
     assert np.isfinite(bank.expansion([0], [0]).cross(X + 1)).all()
@@ -91,6 +111,14 @@ def test_estimate_of_bytes():
     assert bank.estimate_bytes(30, n_views=2) == bank.build(VIEWS).nbytes == 4 * 465 * 8
     assert KernelBank({"a": [Linear(), Gaussian()], "b": Linear()}).estimate_bytes(10) == 3 * 55 * 4
     assert KernelBank("precomputed").estimate_bytes(10, n_views=7) == 7 * 55 * 4
+
+
+def test_without_a_limit_the_available_memory_decides(monkeypatch):
+    monkeypatch.setattr("kernelweave.kernels.kernel_bank.available_memory", lambda: 1000)
+    with pytest.raises(MemoryError, match="limit of 700 bytes"):
+        KernelBank({"a": Linear()}).build(VIEWS)
+    monkeypatch.undo()
+    assert 10**6 < available_memory() < 10**15
 
 
 def test_above_the_limit():
@@ -186,6 +214,8 @@ def test_views_and_kernels_must_fit():
         KernelBank({"c": Linear()}).build(VIEWS)
     with pytest.raises(ValueError, match="is on view 'z'"):
         KernelBank(Product({"a": Linear(), "z": Linear()})).build(VIEWS)
+    with pytest.raises(ValueError, match="view 'a' is a precomputed kernel for some kernels and features for others"):
+        KernelBank({"a": [Precomputed(), Linear()]}).build({"a": np.eye(3)})
     with pytest.raises(TypeError, match="a KernelStack holds precomputed kernels"):
         KernelBank(Linear()).build(KernelStack(np.eye(3)))
 

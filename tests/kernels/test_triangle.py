@@ -46,12 +46,16 @@ def test_packed_equals_naive(bank, data):
     result = triangle.products(packed, slots, V, samples)
     assert_allclose(result / scale, naive.products(stack, V, samples) / scale, atol=1e-13)
 
-    sub = np.empty(triangle.packed_length(len(samples)), packed.dtype)
-    triangle.gather_triangle(packed[slots[0]], samples, sub)
-    assert_allclose(naive.unpack(sub, len(samples)), stack[0][np.ix_(samples, samples)])
-    block = np.empty((len(samples), n))
-    triangle.gather(packed[slots[0]], samples, np.arange(n), block)
-    assert_allclose(block, stack[0][samples])
+    part = np.empty((len(slots), triangle.packed_length(len(samples))), packed.dtype)
+    triangle.restrict(packed, slots, samples, part)
+    square = np.empty((len(samples), len(samples)))
+    for j, K in enumerate(stack):
+        assert_allclose(naive.unpack(part[j], len(samples)), K[np.ix_(samples, samples)])
+        triangle.gather(packed[slots[j]], samples, square)
+        assert_allclose(square, K[np.ix_(samples, samples)])
+    rows = np.empty((len(slots), len(samples), n), packed.dtype)
+    triangle.rows(packed, slots, samples, rows)
+    assert_allclose(rows, stack[:, samples])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -68,7 +72,7 @@ def test_sizes_around_the_blocks(n, dtype):
     v = rng.normal(size=(n, 2))
     v[n // 3 : n // 2] = 0.0
     gram = np.empty((n, n))
-    triangle.gather(packed[3], np.arange(n), np.arange(n), gram)
+    triangle.gather(packed[3], np.arange(n), gram)
     assert_allclose(triangle.quadratics(packed, np.array([3]), v), naive.quadratics(gram[None], v), rtol=1e-9)
     samples = rng.permutation(n)[: n // 2 + 1]
     assert_allclose(
@@ -88,3 +92,4 @@ def test_positions_and_packing(n):
     sums = np.empty(n)
     triangle.row_sums(packed, sums)
     assert_allclose(sums, K.sum(axis=1))
+    assert_allclose(triangle.sum_and_squares(packed), [packed.sum(), (packed**2).sum()])

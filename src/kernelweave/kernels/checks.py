@@ -52,7 +52,7 @@ def check_positive(packed: NDArray, n: int, name: str) -> None:
     """Refuse a packed kernel with a clearly negative eigenvalue on at most `SUBSET` random samples."""
     some = _subset(n, SUBSET)
     block = np.empty((len(some), len(some)))
-    gather(packed, some, some, block)
+    gather(packed, some, block)
     values = linalg.eigvalsh(block)
     if values[0] < -EIGENVALUE_TOLERANCE * np.abs(values).max():
         raise ValueError(

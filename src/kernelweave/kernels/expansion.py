@@ -19,13 +19,36 @@ CHUNK_BYTES = 1 << 25
 
 @dataclass(frozen=True)
 class _Part:
-    """Kernels that need the same training samples: those that count in the model, or all of them."""
+    """Kernels that need the same training samples: those that count in the model, or all of them.
+
+    Attributes
+    ----------
+    positions : tuple of int
+        Which kernels of the expansion these are.
+    nodes : tuple of Node
+        The kernels.
+    rows : dict
+        Training samples of every view, as right-hand rows of blocks.
+    columns : array of int
+        The numbers of these samples in the training data.
+    kept : array of int or slice
+        Which of them count in the model.
+    """
 
     positions: tuple[int, ...]
     nodes: tuple[Node, ...]
     rows: dict[str, Any]
     columns: NDArray
     kept: NDArray | slice
+
+
+def _part(nodes: tuple[Node, ...], needs_all: list[bool], whole: bool, features: Any, samples: NDArray) -> _Part:
+    positions = tuple(j for j, needs in enumerate(needs_all) if needs == whole)
+    chosen = tuple(nodes[j] for j in positions)
+    columns = np.arange(len(features)) if whole else samples
+    return _Part(
+        positions, chosen, training_rows(features, chosen, columns), columns, samples if whole else slice(None)
+    )
 
 
 class Expansion:
@@ -65,17 +88,7 @@ class Expansion:
         self._columns = columns
         self._stack_names = features.names if isinstance(features, KernelStack) else None
         needs_all = [any(step.needs_all_training for step in all_steps(node)) for node in nodes]
-        everything = np.arange(len(features))
-        self._parts = tuple(
-            _Part(
-                tuple(j for j in range(len(nodes)) if needs_all[j] == whole),
-                chosen := tuple(node for node, needs in zip(nodes, needs_all, strict=True) if needs == whole),
-                training_rows(features, chosen, everything if whole else samples),
-                everything if whole else samples,
-                samples if whole else slice(None),
-            )
-            for whole in sorted(set(needs_all))
-        )
+        self._parts = tuple(_part(nodes, needs_all, whole, features, samples) for whole in sorted(set(needs_all)))
 
     @property
     def n_kernels(self) -> int:
@@ -165,13 +178,12 @@ class Expansion:
         """New data as a mapping of view names to rows, checked for the given kernels."""
         new = as_views(X, self._columns) if self._stack_names is None else self._read_stack(X)
         wanted = {int(j) for j in kernels}
-        n_new = len(X) if isinstance(X, KernelStack) else len(new[next(iter(new.names))])
         for part in self._parts:
             for j, node in zip(part.positions, part.nodes, strict=True):
                 for leaf in node.leaves if j in wanted else ():
                     self._check_rows(new, leaf.view, part.rows[leaf.view], self.names[j])
                     leaf.kernel.quantity.check(new[leaf.view], leaf.view)
-        return new, n_new
+        return new, len(new)
 
     def _read_stack(self, X: Any) -> Any:
         assert self._stack_names is not None
@@ -211,6 +223,9 @@ class _RawStack:
     def __init__(self, names: tuple[str, ...], stack: NDArray) -> None:
         self.names = names
         self._stack = stack
+
+    def __len__(self) -> int:
+        return self._stack.shape[1]
 
     def __contains__(self, name: object) -> bool:
         return name in self.names

@@ -15,7 +15,7 @@ from .fitted import Leaf, Node, ProductNode, gram_columns
 from .functions import Kernel, Product
 from .quantities import PRECOMPUTED, Quantity
 from .steps import fit_step, unwrap
-from .triangle import diagonal_positions, pack_rows, packed_length
+from .triangle import diagonal_positions, pack_rows, packed_length, sum_and_squares
 
 ROWS_AT_ONCE = 128  # rows of a quantity computed before they are packed
 CHUNK = 1 << 15  # entries transformed at a time, so that several passes over them stay in cache
@@ -35,7 +35,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Distances:
+class PackedQuantity:
     """A packed quantity of one view with its means over pairs of different samples."""
 
     packed: NDArray
@@ -68,12 +68,7 @@ class Fitting:
         self.n = len(features)
         self._normalise = normalise
         self._check = check
-        self._names = tuple(item.name for item in items)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the kernels."""
-        return self._names
+        self.names = tuple(item.name for item in items)
 
     def run(self, slot: Callable[[int, bool], NDArray], track: Track = iter) -> tuple[Node, ...]:
         """Fit all kernels.
@@ -99,11 +94,10 @@ class Fitting:
                 nodes[j] = self._fit(self.items[j], slot(j, False))
                 continue
             # The quantity waits in the slot of the last kernel of the group, which is transformed in place at the end.
-            base = slot(members[-1], True)
-            distances = self._distances(view, quantity, base, [self.items[j] for j in members])
+            last = slot(members[-1], True)
+            base = self._compute(view, quantity, last, [self.items[j] for j in members])
             for j in members:
-                out = base if j == members[-1] else slot(j, False)
-                nodes[j] = self._fit(self.items[j], out, distances)
+                nodes[j] = self._fit(self.items[j], last if j == members[-1] else slot(j, False), base)
         return tuple(nodes[j] for j in range(len(self.items)))
 
     def _groups(self) -> list[tuple[str, Quantity | None, list[int]]]:
@@ -118,26 +112,26 @@ class Fitting:
                 groups.setdefault((item.view, core.quantity), (item.view, core.quantity, []))[2].append(j)
         return list(groups.values())
 
-    def _fit(self, item: Item, out: NDArray, distances: Distances | None = None) -> Node:
+    def _fit(self, item: Item, out: NDArray, base: PackedQuantity | None = None) -> Node:
         """Fit one kernel and leave it, packed, in ``out``; check it."""
-        node = self._fit_node(item, out, distances, self._normalise)
+        node = self._fit_node(item, out, base, self._normalise)
         check_finite_kernel(out, item.name)
         if self._check == "always" or (self._check == "auto" and not item.kernel.positive):
             check_positive(out, self.n, item.name)
         return node
 
     def _fit_node(
-        self, item: Item, out: NDArray, distances: Distances | None = None, normalise: tuple[str, ...] = ()
+        self, item: Item, out: NDArray, base: PackedQuantity | None = None, normalise: tuple[str, ...] = ()
     ) -> Node:
         core, steps = unwrap(item.kernel)
         if isinstance(core, Product):
             factors = self._fit_factors(item, core, out)
             return ProductNode(factors, self._fit_steps(item.name, (*steps, *normalise), out))
         assert item.view is not None
-        if distances is None:
-            distances = self._distances(item.view, core.quantity, out, [item])
-        rate = core.rate(distances.mean, distances.mean_square)
-        transform(core, distances.packed, rate, out)
+        if base is None:
+            base = self._compute(item.view, core.quantity, out, [item])
+        rate = core.rate(base.mean, base.mean_square)
+        transform(core, base.packed, rate, out)
         return Leaf(item.view, core, rate, self._fit_steps(item.name, (*steps, *normalise), out))
 
     def _fit_factors(self, item: Item, product: Product, out: NDArray) -> tuple[Node, ...]:
@@ -155,24 +149,23 @@ class Fitting:
             check_finite_kernel(out, name)
         return tuple(fit_step(step, out, self.n, name) for step in steps)
 
-    def _distances(self, view: str, quantity: Quantity, out: NDArray, items: list[Item]) -> Distances:
+    def _compute(self, view: str, quantity: Quantity, out: NDArray, items: list[Item]) -> PackedQuantity:
         """Write a quantity between all training samples into ``out``, packed; take its means where they are needed."""
         rows = self.features[view]
         check_source(quantity, rows, view)
         fill_triangle(rows, quantity, out)
-        cores = [unwrap(item.kernel)[0] for item in items]
-        if not any(core.needs_mean for core in cores):
-            return Distances(out, 1.0, 1.0)
+        scaled = [item.name for item in items if unwrap(item.kernel)[0].needs_mean]
+        if not scaled:
+            return PackedQuantity(out, 1.0, 1.0)
         mean, mean_square = _pair_means(out, self.n)
         if not (mean > 0 and mean_square > 0):
-            names = ", ".join(repr(item.name) for item in items)
             warnings.warn(
-                f"all training samples are equal in view {view!r}, so the mean distance that scales {names} is 0; "
-                "1 is used instead and the kernel tells nothing about the samples",
+                f"all training samples are equal in view {view!r}, or nearly so: the mean distance for {scaled} "
+                "is 0; 1 is used instead, and the kernel tells nothing about the samples",
                 stacklevel=2,
             )
             mean = mean_square = 1.0
-        return Distances(out, mean, mean_square)
+        return PackedQuantity(out, mean, mean_square)
 
 
 def fill_triangle(rows: Any, quantity: Quantity, out: NDArray) -> None:
@@ -202,9 +195,5 @@ def _pair_means(packed: NDArray, n: int) -> tuple[float, float]:
     pairs = packed_length(n) - n
     if pairs == 0:
         return 0.0, 0.0
-    total = square = 0.0
-    for start in range(0, len(packed), CHUNK):
-        part = packed[start : start + CHUNK].astype(np.float64)
-        total += float(part.sum())
-        square += float(part @ part)
-    return total / pairs, square / pairs
+    total, squares = sum_and_squares(packed)
+    return total / pairs, squares / pairs

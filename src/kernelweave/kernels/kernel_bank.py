@@ -40,7 +40,8 @@ class KernelBank:
         "packed" keeps the lower triangles in memory, "memmap" in a file, "recompute" computes values again at every
         call. "auto" is "packed" when that fits, else "memmap" when a directory is given.
     dtype : {"float32", "float64"}
-        Precision of stored kernel values.
+        Precision of stored kernel values. Single precision has seven digits: enough, unless the differences that matter
+        are a millionth of the values, as in linear kernels of features far from the origin.
     memory_limit : int, optional
         Bytes a packed bank may take in memory; 70 % of the available memory by default.
     directory : path, optional
@@ -182,13 +183,7 @@ class KernelBank:
                     items.append(Item(kernel.label, None, kernel))
                 else:
                     items += [Item(f"{view}:{kernel.label}", view, kernel) for view in features.names]
-        for item in items:
-            for view in _views_of(item.kernel, item.view):
-                if view is None or view not in features:
-                    missing = item.name.split(":")[0] if view is None else view
-                    raise ValueError(
-                        f"kernel {item.name!r} is on view {missing!r}, but the views are {list(features.names)}"
-                    )
+        _check_views(items, features)
         return _with_different_names(items)
 
     def _chosen_storage(self, needed: int) -> str:
@@ -205,12 +200,11 @@ class KernelBank:
 
 
 def available_memory() -> int:
-    """Bytes of memory that can be taken without swapping."""
+    """Bytes of memory that can be taken without swapping, in a container without going over its limit."""
     try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
+        facts = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        return min(int(facts["MemAvailable"].split()[0]) * 1024, _left_in_container())
+    except (OSError, KeyError):
         pass
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -218,20 +212,45 @@ def available_memory() -> int:
         return sys.maxsize  # neither Linux nor another POSIX system: the user decides
 
 
+def _left_in_container() -> int:
+    group = Path("/sys/fs/cgroup")
+    try:
+        return int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
+    except (OSError, ValueError):  # no control group, or one whose limit is "max"
+        return sys.maxsize
+
+
 def _as_list(kernels: KernelsOfView) -> Sequence[Kernel]:
     return [kernels] if isinstance(kernels, Kernel) or not isinstance(kernels, Sequence) else kernels
 
 
-def _views_of(kernel: Kernel, view: str | None) -> list[str | None]:
-    """The views a kernel on ``view`` reads; None where a factor of a product is on no view."""
+def _leaves(kernel: Kernel, view: str | None) -> list[tuple[str | None, Kernel]]:
+    """The kernels on one view that a kernel is made of; the view is None where a product does not name it."""
     core, _ = unwrap(kernel)
     if not isinstance(core, Product):
-        return [view]
-    return [name for own, factor in core.factors for name in _views_of(factor, own or view)]
+        return [(view, core)]
+    return [leaf for own, factor in core.factors for leaf in _leaves(factor, own or view)]
 
 
 def _names_its_views(kernel: Kernel) -> bool:
-    return None not in _views_of(kernel, None)
+    return all(view is not None for view, _ in _leaves(kernel, None))
+
+
+def _check_views(items: list[Item], features: Views) -> None:
+    kinds: dict[str, set[bool]] = {}
+    for item in items:
+        for view, leaf in _leaves(item.kernel, item.view):
+            if view is None or view not in features:
+                missing = item.name.split(":")[0] if view is None else view
+                raise ValueError(
+                    f"kernel {item.name!r} is on view {missing!r}, but the views are {list(features.names)}"
+                )
+            kinds.setdefault(view, set()).add(isinstance(leaf, Precomputed))
+            if len(kinds[view]) == 2:
+                raise ValueError(
+                    f"view {view!r} is a precomputed kernel for some kernels and features for others, such as "
+                    f"{item.name!r}: give them different views"
+                )
 
 
 def _with_different_names(items: Iterable[Item]) -> tuple[Item, ...]:

@@ -173,7 +173,7 @@ class _FeatureSum(Quantity):
         self._nonnegative = nonnegative
 
     def check(self, X: Any, view: str) -> None:
-        if self._nonnegative and X.min() < 0:
+        if self._nonnegative and X.size and X.min() < 0:
             row, column = np.unravel_index(int(X.argmin()), X.shape)
             raise ValueError(
                 f"view {view!r} has the negative value {X[row, column]:.6g} at row {row}, column {column}: "

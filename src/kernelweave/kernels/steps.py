@@ -343,6 +343,6 @@ def _something_left(centred: float, diagonal: float, name: str, step: str) -> fl
 
 
 def _dense(packed: NDArray, n: int) -> NDArray:
-    full, every = np.empty((n, n)), np.arange(n)
-    gather(packed, every, every, full)
+    full = np.empty((n, n))
+    gather(packed, np.arange(n), full)
     return full

@@ -122,10 +122,9 @@ class PackedBank(Bank):
         return result[..., 0] if np.ndim(V) == 1 else result
 
     def rows(self, samples: ArrayLike) -> NDArray:
-        wanted, every = self._sample_index(samples), np.arange(self.n_samples)
+        wanted = self._sample_index(samples)
         out = np.empty((self.n_kernels, len(wanted), self.n_samples), self.dtype)
-        for j, slot in enumerate(self._slots):
-            triangle.gather(self._data[slot], wanted, every, out[j])
+        triangle.rows(self._data, self._slots, wanted, out)
         return out
 
     def diagonals(self) -> NDArray:
@@ -134,8 +133,7 @@ class PackedBank(Bank):
     def restrict(self, samples: ArrayLike) -> PackedBank:
         wanted = self._sample_index(samples)
         data = self._store.allocate(self.n_kernels, len(wanted), self.dtype)
-        for j, slot in enumerate(self._slots):
-            triangle.gather_triangle(self._data[slot], wanted, data[j])
+        triangle.restrict(self._data, self._slots, wanted, data)
         every = np.arange(self.n_kernels)
         return self._like(self._store.finish(data), every, self.names, self._nodes, self._ids[wanted])
 

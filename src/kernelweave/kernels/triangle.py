@@ -54,28 +54,19 @@ def quadratics(data: NDArray, slots: NDArray, V: NDArray) -> NDArray:
     With G = V V', that is the sum of the entries of K_j times those of G: G is formed once for all kernels, run by run.
     """
     support = np.flatnonzero(V.any(axis=1))
-    starts = _run_starts(support)
+    starts = np.empty(len(support) + 1, np.intp)
+    starts = starts[: _run_starts(support, starts)]
     n_workers = numba.get_num_threads()
     partial = np.zeros((n_workers, len(slots)))
     gram = np.empty((n_workers, max(CHUNK, len(V))))
     with parallel_lock:
-        _quadratics(data, slots, support, starts, np.ascontiguousarray(V), np.ascontiguousarray(V.T), gram, partial)
+        _quadratics(data, slots, support, starts, _plain(V), _plain(V.T), gram, partial)
     return partial.sum(axis=0)
 
 
-def _run_starts(support: NDArray) -> NDArray:
-    """Cut sorted rows into runs without gaps of at most `CHUNK` packed entries: first position of each, and the end."""
-    if len(support) == 0:
-        return np.zeros(1, np.intp)
-    place = support * (support + 1) // 2
-    gap = np.flatnonzero(np.diff(support) > 1) + 1
-    starts = []
-    for first, last in zip(np.append(0, gap), np.append(gap, len(support)), strict=True):
-        while first < last:
-            starts.append(first)
-            full = np.searchsorted(place[first:last] + support[first:last] + 1, place[first] + CHUNK, side="right")
-            first += max(1, int(full))
-    return np.array([*starts, len(support)], dtype=np.intp)
+def _plain(array: NDArray) -> NDArray:
+    """An array of the one kind the loops are compiled for: read-only ones would be compiled for again."""
+    return np.require(array, np.float64, ["C", "W"])
 
 
 def products(data: NDArray, slots: NDArray, V: NDArray, samples: NDArray) -> NDArray:
@@ -84,20 +75,20 @@ def products(data: NDArray, slots: NDArray, V: NDArray, samples: NDArray) -> NDA
     sums = np.zeros((len(slots), V.shape[1], len(used)))
     buffer = np.empty((len(slots), 4, len(used)), data.dtype)
     with parallel_lock:
-        _products(data, slots, used, np.ascontiguousarray(V[used].T), buffer, sums)
+        _products(data, slots, used, _plain(V[used].T), buffer, sums)
     return np.ascontiguousarray(sums[:, :, np.searchsorted(used, samples)].transpose(0, 2, 1))
 
 
-def gather(packed: NDArray, rows: NDArray, columns: NDArray, out: NDArray) -> None:
-    """Write ``K[rows][:, columns]`` of one packed kernel into ``out``."""
+def rows(data: NDArray, slots: NDArray, samples: NDArray, out: NDArray) -> None:
+    """Write whole rows of every kernel into ``out`` (n_kernels, n_samples, n)."""
     with parallel_lock:
-        _gather(packed, rows, columns, out)
+        _rows(data, slots, samples, out)
 
 
-def gather_triangle(packed: NDArray, samples: NDArray, out: NDArray) -> None:
-    """Write the packed triangle of ``K[samples][:, samples]`` into ``out``."""
+def restrict(data: NDArray, slots: NDArray, samples: NDArray, out: NDArray) -> None:
+    """Write the packed triangles of ``K_j[samples][:, samples]`` into the rows of ``out``."""
     with parallel_lock:
-        _gather_triangle(packed, samples, out)
+        _restrict(data, slots, samples, out)
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH, parallel=True)
@@ -161,6 +152,23 @@ def _mirror(out, first, last):
     for k in range(last):
         for i in range(max(first, k + 1), last):
             out[k, i] = out[i, k]
+
+
+@njit(cache=True, nogil=True)
+def _run_starts(support, starts):
+    """Cut sorted rows into runs without gaps of at most `CHUNK` packed entries (or one row).
+
+    Writes the position where every run begins, then the number of rows; returns how many numbers were written.
+    """
+    runs, length = 0, 0
+    for a in range(support.size):
+        length += support[a] + 1
+        if a == 0 or support[a] != support[a - 1] + 1 or length > CHUNK:
+            starts[runs] = a
+            runs += 1
+            length = support[a] + 1
+    starts[runs] = support.size
+    return runs + 1
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH, parallel=True)
@@ -280,23 +288,52 @@ def _one_row(row, first, i, v, sums):
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _gather(packed, rows, columns, out):
-    for a in prange(rows.size):
-        i = rows[a]
-        start = i * (i + 1) // 2
-        for b in range(columns.size):
-            k = columns[b]
-            out[a, b] = packed[start + k] if k <= i else packed[k * (k + 1) // 2 + i]
+def _rows(data, slots, samples, out):
+    for j in prange(slots.size):
+        packed = data[slots[j]]
+        for a in range(samples.size):
+            i = samples[a]
+            start = i * (i + 1) // 2
+            for k in range(i + 1):
+                out[j, a, k] = packed[start + k]
+        # Right of the diagonal the packed rows of the other samples are read one after another, for all of `samples`.
+        for k in range(out.shape[2]):
+            start = k * (k + 1) // 2
+            for a in range(samples.size):
+                if samples[a] < k:
+                    out[j, a, k] = packed[start + samples[a]]
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def _gather_triangle(packed, samples, out):
-    for a in prange(samples.size):
-        i = samples[a]
+def _restrict(data, slots, samples, out):
+    for j in prange(slots.size):
+        packed = data[slots[j]]
+        place = 0
+        for a in range(samples.size):
+            for b in range(a + 1):
+                i, k = max(samples[a], samples[b]), min(samples[a], samples[b])
+                out[j, place] = packed[i * (i + 1) // 2 + k]
+                place += 1
+
+
+@njit(cache=True, nogil=True)
+def gather(packed, samples, out):
+    """Write ``K[samples][:, samples]`` of one packed kernel into ``out``."""
+    for a in range(samples.size):
         for b in range(a + 1):
-            k = samples[b]
-            entry = packed[i * (i + 1) // 2 + k] if k <= i else packed[k * (k + 1) // 2 + i]
-            out[a * (a + 1) // 2 + b] = entry
+            i, k = max(samples[a], samples[b]), min(samples[a], samples[b])
+            out[a, b] = out[b, a] = packed[i * (i + 1) // 2 + k]
+
+
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def sum_and_squares(packed):
+    """Sum of the entries and of their squares, double precision."""
+    total, squares = 0.0, 0.0
+    for k in range(packed.size):
+        entry = np.float64(packed[k])
+        total += entry
+        squares += entry * entry
+    return total, squares
 
 
 @njit(cache=True, nogil=True)

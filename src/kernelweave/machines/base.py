@@ -100,17 +100,19 @@ class Machine(ABC):
         """The same machine for a part of the samples (per-sample settings are cut accordingly)."""
 
 
-def projected_curvature(A: NDArray, constraints: Array, R: Array) -> Array:
+def projected_curvature(K: NDArray, free: NDArray[np.intp], constraints: Array, R: Array) -> Array:
     """``R P R'`` with ``P = A^-1 - A^-1 E (E'A^-1 E)^-1 E'A^-1``: curvature of a quadratic under kept sums.
 
     Parameters
     ----------
-    A : array of shape (f, f), positive definite up to rounding
+    K : array of shape (n, n)
+    free : array of f indices
+        ``A = K[free, free]``, positive definite up to rounding.
     constraints : array of shape (n_constraints, f)
         Rows of E'.
     R : array of shape (n_kernels, f)
     """
-    factor = _factor(A)
+    factor = _factor(K, free)
     Z = solve_triangular(factor, R.T, lower=True, check_finite=False)
     H = Z.T @ Z
     if len(constraints):
@@ -121,15 +123,14 @@ def projected_curvature(A: NDArray, constraints: Array, R: Array) -> Array:
     return H
 
 
-def _factor(A: NDArray) -> Array:
-    """Cholesky factor; a ridge, grown until the factorisation succeeds, stands in for lost definiteness."""
-    A = np.array(A, dtype=np.float64)
-    own = A.diagonal().copy()
-    ridge = 1e-7 * max(float(own.mean()), np.finfo(np.float64).tiny)
+def _factor(K: NDArray, free: NDArray[np.intp]) -> Array:
+    """Cholesky factor in place; a ridge, grown until the factorisation succeeds, stands in for lost definiteness."""
+    ridge = 1e-7 * max(float(K.diagonal()[free].mean()), np.finfo(np.float64).tiny)
     for _ in range(8):
-        np.fill_diagonal(A, own + ridge)
+        A = K[np.ix_(free, free)].astype(np.float64, order="F")
+        A[np.diag_indices(len(free))] += ridge
         try:
-            return cholesky(A, lower=True, check_finite=False)
+            return cholesky(A, lower=True, overwrite_a=True, check_finite=False)
         except np.linalg.LinAlgError:
             ridge *= 100
     raise np.linalg.LinAlgError("The kernel matrix is far from positive semi-definite: check the kernels of the bank.")

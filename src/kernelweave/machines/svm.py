@@ -71,7 +71,7 @@ class HingeMachine(Machine):
             if len(free):
                 kept = problem.groups[:, free]
                 kept = kept[kept.any(axis=1)].astype(np.float64)
-                H += projected_curvature(K[np.ix_(free, free)], kept, bank.products(v, free))
+                H += projected_curvature(K, free, kept, bank.products(v, free))
         return H
 
 

@@ -117,7 +117,7 @@ def _machine_fits(solver: Solver, machine: Machine, n_tasks: int) -> bool:
 
 def choose(weights: WeightSet) -> str:
     """The solver that ``solver="auto"`` stands for: what the benchmarks show to need least time."""
-    for name in ("newton", "alternating", "projected-gradient", "mirror-descent"):
+    for name in ("newton", "alternating", "mirror-descent", "projected-gradient"):
         if SOLVERS[name].fits(weights):
             return name
     return "cutting-plane"
