@@ -188,7 +188,8 @@ def memory_row(n):
         fit(bank, y, 10.0, weights)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        print(f"peak memory of an {name} fit, n={n}: bank ({bank.nbytes / 1e6:.0f} MB) + {peak / (4 * n * n):.2f} n^2 floats")
+        beyond = peak / (4 * n * n)
+        print(f"peak memory of an {name} fit, n={n}: bank ({bank.nbytes / 1e6:.0f} MB) + {beyond:.2f} n^2 floats")
 
 
 def main():
@@ -200,7 +201,10 @@ def main():
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     sizes, repeats = ([400], 1) if arguments.quick else (arguments.n, 5)
-    wanted = (lambda part: arguments.only in (None, part))
+
+    def wanted(part):
+        return arguments.only in (None, part)
+
     print(f"{numba.get_num_threads()} threads; times are medians of {repeats}, slow peers run once\n")
     print(f"{'':<52s} {'ours':>11s} {'peer':>11s} {'ratio':>9s}")
     for n in sizes:

@@ -28,12 +28,12 @@ def silp(Ks, y, C, tol, max_rounds=2000):
     """Cutting planes: one SVM and one linear program a round."""
     s = len(Ks)
     b = np.full(s, 1 / s)
-    cuts, upper, lower = [], np.inf, -np.inf
-    for solves in range(1, max_rounds + 1):
+    cuts, constants, upper, lower = [], [], np.inf, -np.inf
+    for solves in range(1, max_rounds + 1):  # noqa: B007 (returned)
         J, S, h, _, _ = svm(Ks, y, C, b)
         upper = min(upper, J)
         cuts.append(np.append(-h, -1.0))
-        constants = np.array([-S]) if solves == 1 else np.append(constants, -S)
+        constants.append(-S)
         answer = linprog(
             np.append(np.zeros(s), 1.0),
             A_ub=np.array(cuts),
@@ -55,8 +55,8 @@ def level(Ks, y, C, tol, max_rounds=500, share=0.8):
     s = len(Ks)
     b = np.full(s, 1 / s)
     H, S_all, upper, lower = [], [], np.inf, -np.inf
-    for solves in range(1, max_rounds + 1):
-        J, S, h, _, _ = svm(Ks, y, C, b)
+    for _ in range(max_rounds):
+        J, S, h, *_ = svm(Ks, y, C, b)
         upper = min(upper, J)
         H.append(h)
         S_all.append(S)
@@ -89,14 +89,14 @@ def level(Ks, y, C, tol, max_rounds=500, share=0.8):
         )
         b = np.maximum(answer.x, 0)
         b /= b.sum()
-    return b, (upper - lower) / abs(upper), solves
+    return b, (upper - lower) / abs(upper), len(H)
 
 
 def newton(Ks, y, C, tol, max_rounds=100):
     """Second-order master over SVC: Newton model on the free support vectors, SLSQP on the simplex, halving steps."""
     s = len(Ks)
     b = np.full(s, 1 / s)
-    J, S, h, v, K = svm(Ks, y, C, b, tol=1e-5)
+    J, _, h, v, K = svm(Ks, y, C, b, tol=1e-5)
     solves = 1
     while h.max() - b @ h > tol * abs(J) and solves < max_rounds:
         free = np.flatnonzero((np.abs(v) > 1e-8 * C) & (np.abs(v) < C * (1 - 1e-8)))
@@ -120,9 +120,9 @@ def newton(Ks, y, C, tol, max_rounds=100):
         step, slope, before = 1.0, h @ (target - b), J
         while True:
             trial = here + step * (target - here)
-            J, S, h, v, K = svm(Ks, y, C, trial, tol=1e-5)
+            J, _, h, v, K = svm(Ks, y, C, trial, tol=1e-5)
             solves += 1
-            if J <= before - 1e-4 * step * slope or step < 1e-3:
+            if before - 1e-4 * step * slope >= J or step < 1e-3:
                 break
             step /= 2
         b = np.where(trial < 1e-9, 0, trial)
@@ -133,7 +133,7 @@ def group_lasso(Ks, y, C, tol, p=2.0, max_rounds=500):
     """MKL-GL: SVC and the closed-form lp weights take turns."""
     s, q = len(Ks), p / (p - 1)
     b = np.full(s, s ** (-1 / p))
-    for solves in range(1, max_rounds + 1):
+    for solves in range(1, max_rounds + 1):  # noqa: B007 (returned)
         J, S, h, _, _ = svm(Ks, y, C, b)
         lower = S - (h**q).sum() ** (1 / q)
         if J - lower <= tol * abs(J):

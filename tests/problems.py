@@ -47,7 +47,7 @@ def gaussian(X: NDArray, width: float = 1.0) -> NDArray:
 def solve(
     solver: str, weight_set: WeightSet, machine: Machine, Ks: Any, Y: NDArray, tol: float = 1e-5, **settings: Any
 ) -> Saddle:
-    """The filled books of one fit; `Ks` may be a bank, `settings` go to `Saddle` (``max_iter`` to the stopping rule)."""
+    """The filled books of one fit; `Ks` may be a bank; `settings` of `Saddle`, or ``max_iter``."""
     bank = bank_of(Ks) if isinstance(Ks, np.ndarray) else Ks
     stopping = settings.pop("stopping", None) or Stopping(tol=tol, max_iter=settings.pop("max_iter", 2000))
     return run(solver, Saddle(bank, machine, weight_set, Y.reshape(len(Y), -1), stopping, **settings))

@@ -161,8 +161,9 @@ def test_weights_of_samples_and_classes():
     by_hand = kw.MKLClassifier(C=0.01).fit(X, y, sample_weight=(len(y) / (2 * counts))[y])
     np.testing.assert_allclose(balanced.decision_function(X), by_hand.decision_function(X), atol=1e-8)
     assert np.abs(balanced.decision_function(X) - plain.decision_function(X)).max() > 1e-3
-    left_out = kw.MKLClassifier(Gaussian(gamma=0.1), tol=1e-8).fit(X, y, sample_weight=np.r_[np.zeros(20), np.ones(130)])
-    without = kw.MKLClassifier(Gaussian(gamma=0.1), tol=1e-8).fit(X[20:], y[20:])
+    exact = kw.MKLClassifier(Gaussian(gamma=0.1), tol=1e-8)
+    left_out = clone(exact).fit(X, y, sample_weight=np.r_[np.zeros(20), np.ones(130)])
+    without = clone(exact).fit(X[20:], y[20:])
     np.testing.assert_allclose(left_out.decision_function(X), without.decision_function(X), atol=1e-4)
 
 

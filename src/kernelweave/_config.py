@@ -3,9 +3,46 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import Any
 
 #: Held while a parallel (``prange``) function runs: some numba threading layers abort when entered from two threads.
 parallel_lock = threading.RLock()
 
 #: Re-association lets sums become vector instructions. NaN and infinity keep their meaning, so checks stay valid.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
+
+
+def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+    """``[function(item) for item in items]`` by as many threads as compiled loops use, each with one BLAS thread.
+
+    For functions that spend their time in NumPy, BLAS or serial compiled loops, all of which let other threads run.
+    """
+    import numba
+
+    items = list(items)
+    workers = min(len(items), numba.get_num_threads())
+    with one_blas_thread():
+        if workers <= 1:
+            return [function(item) for item in items]
+        with ThreadPoolExecutor(workers) as pool:
+            return list(pool.map(function, items))
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """Keep BLAS on the calling thread in a ``with`` block.
+
+    After a parallel call its threads wait in a busy loop, and so do those of the compiled loops: where the two take
+    turns every few milliseconds, they take the cores from each other, and small factorisations become slower by far.
+    """
+    return _blas().limit(limits=1)
+
+
+@cache
+def _blas() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")

@@ -198,14 +198,11 @@ class MKLClassifier(ClassifierMixin, BankEstimator):
                     "fit_intercept of the classifier."
                 )
             return self.machine
-        if sample_weight is not None:
-            sample_weight = _check_sample_weight(
-                sample_weight, np.empty((n_samples, 1)), dtype=np.float64, ensure_non_negative=True
-            )
+        factors = _sample_weights(sample_weight, n_samples)
         if self.class_weight is None or self._multilabel:
-            return SVM(self.C, self.fit_intercept, sample_weight, self.class_weight)
+            return SVM(self.C, self.fit_intercept, factors, self.class_weight)
         by_class = compute_sample_weight(self.class_weight, column_or_1d(y))
-        return SVM(self.C, self.fit_intercept, by_class if sample_weight is None else by_class * sample_weight)
+        return SVM(self.C, self.fit_intercept, by_class if factors is None else by_class * factors)
 
     def _calibrate(self, bank: Bank, machine: Machine, Y: Array, fits: list[Fit]) -> Array:
         """Slope and offset of a sigmoid for each column, from scores of samples held out at the learned weights."""
@@ -258,6 +255,12 @@ class MKLClassifier(ClassifierMixin, BankEstimator):
             return np.hstack([1 - each, each])
         total = each.sum(axis=1, keepdims=True)
         return np.where(total > 0, each / np.where(total > 0, total, 1.0), 1.0 / each.shape[1])
+
+
+def _sample_weights(sample_weight: ArrayLike | None, n_samples: int) -> Array | None:
+    if sample_weight is None:
+        return None
+    return _check_sample_weight(sample_weight, np.empty((n_samples, 1)), dtype=np.float64, ensure_non_negative=True)
 
 
 def _sigmoid(scores: Array, y: Array) -> Array:
@@ -342,14 +345,9 @@ class MKLRegressor(MultiOutputMixin, RegressorMixin, BankEstimator):
         Y = Y.reshape(len(Y), -1)
         check_consistent_length(np.empty(self._n_samples(X)), Y)
         bank = self._build(X)
-        kept = np.arange(len(Y))
-        if sample_weight is not None:
-            sample_weight = _check_sample_weight(
-                sample_weight, np.empty((len(Y), 1)), dtype=np.float64, ensure_non_negative=True
-            )
-            kept = np.flatnonzero(sample_weight)
-            sample_weight = sample_weight[kept]
-        machine = Ridge(self.C, self.fit_intercept, sample_weight)
+        factors = _sample_weights(sample_weight, len(Y))
+        kept = np.arange(len(Y)) if factors is None else np.flatnonzero(factors)
+        machine = Ridge(self.C, self.fit_intercept, None if factors is None else factors[kept])
         part = bank if len(kept) == len(Y) else bank.restrict(kept)
         fits = self._solve(part, machine, [(parse_weights(self.weights), Y[kept])])
         self._store(part, fits, one_vector=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import pytest
@@ -99,7 +99,7 @@ def data_of(name: str) -> tuple[np.ndarray, np.ndarray]:
     return regression() if MACHINES[name].kind == "regressor" else binary()
 
 
-@lru_cache(maxsize=None)
+@cache
 def reference(weight_set: WeightSet, name: str) -> float:
     return optimum(weight_set, MACHINES[name], *data_of(name)).value
 
@@ -120,7 +120,8 @@ def test_reaches_the_conic_optimum(solver: str, weight_set: WeightSet, name: str
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_several_label_columns_share_one_weight_vector(solver: str, weight_set: WeightSet) -> None:
     Ks, y = binary()
-    Y = np.stack([y, np.where(np.arange(len(y)) % 3 == 0, 1.0, -1.0), y * np.where(np.arange(len(y)) < 5, -1.0, 1.0)], 1)
+    turn = np.arange(len(y))
+    Y = np.stack([y, np.where(turn % 3 == 0, 1.0, -1.0), np.where(turn < 5, -y, y)], axis=1)
     machine = SVM(1.0)
     if solver == "smo" or not admitted(solver, weight_set, machine):
         with pytest.raises(ValueError, match=f"solver='{solver}' needs"):

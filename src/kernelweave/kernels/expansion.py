@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from .._config import one_blas_thread
 from ..views import KernelStack, as_views, check_finite
 from .fitted import LazyRows, NewBlocks, Node, RightRows, all_steps, training_rows
 from .quantities import GramColumns
@@ -135,6 +136,10 @@ class Expansion:
                 f"weights must have the shape ({self.n_kernels},) or ({coef.shape[1]}, {self.n_kernels}), "
                 f"got {weights.shape}"
             )
+        with one_blas_thread():
+            return self._scores(X, weights, coef)
+
+    def _scores(self, X: Any, weights: NDArray, coef: NDArray) -> NDArray:
         active = np.flatnonzero(np.atleast_2d(weights).any(axis=0))
         new, n_new = self._read(X, active)
         scores = np.zeros((n_new, coef.shape[1]))

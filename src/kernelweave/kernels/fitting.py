@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from .._config import in_threads
 from .checks import check_finite_kernel, check_positive, check_source
 from .fitted import Leaf, Node, ProductNode, gram_columns
 from .functions import Kernel, Product
@@ -19,6 +20,7 @@ from .triangle import diagonal_positions, pack_rows, packed_length, sum_and_squa
 
 ROWS_AT_ONCE = 128  # rows of a quantity computed before they are packed
 CHUNK = 1 << 15  # entries transformed at a time, so that several passes over them stay in cache
+CHUNKS_A_TASK = 8  # so that handing a task to a thread costs little beside it
 
 
 #: Wraps a sequence in a progress bar.
@@ -172,22 +174,33 @@ def fill_triangle(rows: Any, quantity: Quantity, out: NDArray) -> None:
     """Write a quantity between all samples, given by the rows of a view, into the packed array ``out``."""
     n = len(rows)
     right = gram_columns(rows, np.arange(n)) if quantity is PRECOMPUTED else quantity.prepare(rows, out.dtype)
-    buffer = np.empty((min(n, ROWS_AT_ONCE), n), out.dtype)
-    for start in range(0, n, ROWS_AT_ONCE):
+
+    def fill(start: int) -> None:
         stop = min(start + ROWS_AT_ONCE, n)
-        block = buffer[: stop - start, :stop]
+        block = np.empty((stop - start, stop), out.dtype)
         quantity.block(rows[start:stop], right, block)
         pack_rows(block, start, out)
+
+    starts = range(0, n, ROWS_AT_ONCE)
+    if quantity.serial:
+        in_threads(fill, starts)
+    else:
+        for start in starts:
+            fill(start)
     if quantity.zero_to_itself:
         out[diagonal_positions(n)] = 0.0
 
 
 def transform(kernel: Kernel, q: NDArray, rate: float, out: NDArray) -> None:
     """Apply the element-wise function of a kernel to packed quantities, chunk by chunk."""
-    with np.errstate(over="ignore", invalid="ignore"):  # a kernel that overflows is refused by name afterwards
-        for start in range(0, len(q), CHUNK):
-            part = out[start : start + CHUNK]
-            kernel.transform(part if q is out else q[start : start + CHUNK], rate, part)
+
+    def apply(begin: int) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):  # a kernel that overflows is refused by name afterwards
+            for start in range(begin, min(begin + CHUNKS_A_TASK * CHUNK, len(q)), CHUNK):
+                part = out[start : start + CHUNK]
+                kernel.transform(part if q is out else q[start : start + CHUNK], rate, part)
+
+    in_threads(apply, range(0, len(q), CHUNKS_A_TASK * CHUNK))
 
 
 def _pair_means(packed: NDArray, n: int) -> tuple[float, float]:

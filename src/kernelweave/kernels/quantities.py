@@ -27,6 +27,8 @@ class Quantity:
     name: str = ""
     #: Whether a sample has the quantity zero with itself (a distance); rounding is then removed from the diagonal.
     zero_to_itself: bool = False
+    #: Whether a block is one serial computation, so that several blocks may be computed in threads side by side.
+    serial: bool = False
 
     def check(self, X: Any, view: str) -> None:
         """Refuse rows the quantity is not defined for."""
@@ -48,6 +50,7 @@ class _Dot(Quantity):
     """Inner products, multiplied in double precision whatever the storage."""
 
     name = "dot"
+    serial = True
 
     def prepare(self, X: Any, dtype: DTypeLike) -> NDArray:
         return np.asarray(X, dtype=np.float64)
@@ -67,6 +70,7 @@ class _SquaredEuclidean(Quantity):
 
     name = "sqeuclidean"
     zero_to_itself = True
+    serial = True
 
     def prepare(self, X: Any, dtype: DTypeLike) -> tuple[NDArray, NDArray, NDArray]:
         centre = X.mean(axis=0, dtype=np.float64)

@@ -8,6 +8,7 @@ A machine knows nothing of weights or banks beyond :meth:`Machine.curvature`, wh
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -15,15 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 
+from .._config import one_blas_thread
+
 Array = NDArray[np.float64]
+
+#: Size from which a factorisation gains more from a second thread than the compiled loops around it lose.
+_WORTH_THREADS = 2000
 
 
 class Products(Protocol):
     """The part of a kernel bank that curvature needs."""
 
-    n_kernels: int
+    @property
+    def n_kernels(self) -> int: ...
 
-    def products(self, V: Array, samples: NDArray[np.intp]) -> Array: ...
+    def products(self, V: Any, samples: Any) -> NDArray: ...
 
 
 @dataclass
@@ -112,6 +119,11 @@ def projected_curvature(K: NDArray, free: NDArray[np.intp], constraints: Array, 
         Rows of E'.
     R : array of shape (n_kernels, f)
     """
+    with one_blas_thread() if len(free) < _WORTH_THREADS else nullcontext():
+        return _projected_curvature(K, free, constraints, R)
+
+
+def _projected_curvature(K: NDArray, free: NDArray[np.intp], constraints: Array, R: Array) -> Array:
     factor = _factor(K, free)
     Z = solve_triangular(factor, R.T, lower=True, check_finite=False)
     H = Z.T @ Z

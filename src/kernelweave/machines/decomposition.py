@@ -13,6 +13,7 @@ is the exact primal value minus the dual value (for the SVM, b is the bias), so 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -27,6 +28,8 @@ _BLOCK = 256
 #: A sub-problem is copied out when it keeps less than this share of the samples: the copy costs about n^2 reads.
 _SHRINK_BELOW = 0.6
 _TINY = 1e-12
+#: Rounds without a smaller gap after which rounding is taken to be in the way.
+_PATIENCE = 100
 
 
 @dataclass
@@ -113,7 +116,8 @@ def maximise(K: NDArray, problem: BoxDual, v: Array, accuracy: float, max_steps:
     g = gradient(K, problem, v)
     gap, multipliers = certificate(problem, v, g)
     steps, budget = 0, max(len(v) // 2, 200)
-    while gap > accuracy and steps < max_steps:
+    best, idle = gap, 0
+    while gap > max(accuracy, _rounding(problem, v, g)) and steps < max_steps and idle < _PATIENCE:
         active = _unshrunk(problem, v, g, multipliers, gap) if steps else None
         if active is None:
             taken = _run(K, problem, v, g, budget)
@@ -121,15 +125,22 @@ def maximise(K: NDArray, problem: BoxDual, v: Array, accuracy: float, max_steps:
             taken = _run_on_subset(K, problem, v, g, active, 0.5 * accuracy, 4 * budget)
         steps += taken
         gap, multipliers = certificate(problem, v, g)
+        best, idle = (gap, 0) if gap < best else (best, idle + 1)
         if taken == 0:
             break
     return BoxSolution(v, g, multipliers, gap, steps)
 
 
+def _rounding(problem: BoxDual, v: Array, g: Array) -> float:
+    """The gap that rounding alone can leave: no accuracy below it can be asked for."""
+    size = np.abs(v)
+    return 1e-14 * float(np.abs(problem.linear) @ size + np.abs(problem.linear - g) @ size)
+
+
 def _run_on_subset(
     K: NDArray, problem: BoxDual, v: Array, g: Array, active: NDArray[np.intp], accuracy: float, budget: int
 ) -> int:
-    """Rounds on a copied sub-matrix until its own gap is small; then the gradient of all samples is brought up to date."""
+    """Rounds on a copied sub-matrix until its own gap is small; then all samples get their gradient."""
     part = np.empty((len(active), len(active)), dtype=K.dtype)
     _copy_block(K, active, part)
     before, part_v, part_g = v[active], v[active], g[active]
@@ -194,15 +205,17 @@ def _copy_block(K, samples, out):
             out[a, b] = row[samples[b]]
 
 
-@intrinsic
-def _larger(typing_context, a, b):  # type: ignore[no-untyped-def]
+def _emit_larger(typing_context: Any, a: Any, b: Any) -> Any:
     """The larger of two numbers that are not NaN. numba's own max keeps NaN apart, which stops vectorisation."""
 
-    def emit(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         above = builder.fcmp_ordered(">", args[0], args[1], flags=("nnan", "nsz"))
         return builder.select(above, args[0], args[1], flags=("nnan", "nsz"))
 
     return a(a, b), emit
+
+
+_larger: Any = intrinsic(_emit_larger)
 
 
 # Blocks are taken as slices: an index that provably starts at zero needs no wrap-around test, so the loops vectorise.
@@ -233,7 +246,7 @@ def _widest(g, up, tops, bottoms):
     """Group with the largest violation, its steepest sample and that violation (0 if none)."""
     group, i, widest, top = 0, -1, 0.0, 0.0
     for c in range(up.shape[0]):
-        block = np.argmax(tops[c])
+        block = int(np.argmax(tops[c]))
         violation = tops[c, block] + np.max(bottoms[c])
         if violation > widest:
             group, widest, top = c, violation, tops[c, block]

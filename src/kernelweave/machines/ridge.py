@@ -1,7 +1,7 @@
 """Kernel ridge regression as a machine: squared loss, one linear system for all target columns.
 
-    min  1/2 |f|^2 + 1/2 sum_i C_i (y_i - f(x_i) - b)^2
-    max  v'y - 1/2 sum_i v_i^2 / C_i - 1/2 v'Kv          [1'v = 0 with a bias],      v_i = C_i (y_i - f(x_i) - b)
+min  1/2 |f|^2 + 1/2 sum_i C_i (y_i - f(x_i) - b)^2
+max  v'y - 1/2 sum_i v_i^2 / C_i - 1/2 v'Kv          [1'v = 0 with a bias],      v_i = C_i (y_i - f(x_i) - b)
 """
 
 from __future__ import annotations

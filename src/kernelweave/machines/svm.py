@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from .._config import in_threads
 from .base import Array, Machine, Products, Solution, projected_curvature
 from .decomposition import BoxDual, BoxSolution, certificate, gradient, maximise
 
@@ -48,8 +47,9 @@ class HingeMachine(Machine):
             for k, problem in enumerate(problems):
                 if problem.feasible(start.coef[:, k], problem.groups @ begins[k]):
                     begins[k] = start.coef[:, k]
-        with ThreadPoolExecutor(max_workers=min(len(problems), numba.config.NUMBA_NUM_THREADS)) as pool:
-            parts = list(pool.map(lambda pair: _to_accuracy(K, *pair, accuracy), zip(problems, begins, strict=True)))
+        parts: list[BoxSolution] = in_threads(
+            lambda k: _to_accuracy(K, problems[k], begins[k], accuracy), range(len(problems))
+        )
         linear = sum(float(q.linear @ s.v) for q, s in zip(problems, parts, strict=True))
         quadratic = sum(0.5 * float((q.linear - s.g) @ s.v) for q, s in zip(problems, parts, strict=True))
         return Solution(
@@ -69,8 +69,8 @@ class HingeMachine(Machine):
             slack = _BOUND * (problem.upper - problem.lower)
             free = np.flatnonzero((v > problem.lower + slack) & (v < problem.upper - slack))
             if len(free):
-                kept = problem.groups[:, free]
-                kept = kept[kept.any(axis=1)].astype(np.float64)
+                members = problem.groups[:, free]
+                kept = members[members.any(axis=1)].astype(np.float64)
                 H += projected_curvature(K, free, kept, bank.products(v, free))
         return H
 
@@ -78,8 +78,8 @@ class HingeMachine(Machine):
 def _to_accuracy(K: NDArray, problem: BoxDual, v: Array, accuracy: float) -> BoxSolution:
     """Tighten the absolute gap until it is small beside the value reached, which is not known before."""
     g = gradient(K, problem, v)
-    result = BoxSolution(v, g, *reversed(certificate(problem, v, g)), steps=0)
-    steps = 0
+    gap, multipliers = certificate(problem, v, g)
+    result, steps = BoxSolution(v, g, multipliers, gap, steps=0), 0
     while True:
         target = accuracy * _scale(K, problem, result)
         if result.gap <= target:

@@ -2,7 +2,8 @@
 
 A point (S, h) with any feasible a gives a cut   J(b) >= S - b.h.   The model's minimum over B,
 
-    theta = min over b in B of  max_i (S_i - b.h_i) + R(b)  =  max over mu in the simplex of  mu.S - support(sum_i mu_i h_i),
+    theta = min over b in B of      max_i (S_i - b.h_i) + R(b)
+          = max over mu in simplex  mu.S - support(sum_i mu_i h_i),
 
 is a lower bound on the optimum. On a polytope it is a linear program (HiGHS); elsewhere the right-hand side is a smooth
 concave problem in one multiplier a cut, valid as a bound at every mu, with b the best response to sum_i mu_i h_i.
@@ -58,9 +59,13 @@ class Bundle:
         self._prune(multipliers)
         return weights, bound
 
+    def _size(self) -> float:
+        """What the cuts are divided by to be near one; S alone will not do, as it is zero for a nu-SVM."""
+        return max(float(np.abs(self.constants).max()), float(np.abs(self.slopes).max()), np.finfo(float).tiny)
+
     def _linear_program(self) -> tuple[Array, Array]:
         S, H = self.constants, self.slopes
-        size = max(float(np.abs(S).max()), np.finfo(float).tiny)
+        size = self._size()
         A_ub, b_ub, A_eq, b_eq, bounds = self.weights.linear_constraints(H.shape[1])
 
         def widened(A: Array | None) -> Array | None:
@@ -84,7 +89,7 @@ class Bundle:
 
     def _smooth_dual(self) -> tuple[Array, Array]:
         S, H = self.constants, self.slopes
-        size = max(float(np.abs(S).max()), np.finfo(float).tiny)
+        size = self._size()
 
         def negated(mu: Array) -> tuple[float, Array]:
             mixture = np.maximum(mu, 0) @ H

@@ -6,31 +6,38 @@ from collections.abc import Callable
 
 from .saddle import Array, Point, Saddle
 
-#: Halvings before the values, known only up to the machine's gap, count as too coarse to compare.
-_HALVINGS = 12
+_HALVINGS = 40
+#: Values are compared at this share of the decrease in question, so that the machine's own gap cannot decide.
+_MACHINE_SHARE = 0.1
+#: Relative differences of values below this are rounding: there is nothing to compare any more.
+_ROUNDING = 1e-13
 
 
 def backtrack(
     saddle: Saddle,
     point: Point,
     propose: Callable[[float], Array],
-    allowed: Callable[[float, Array], float],
+    required: Callable[[float, Array], float],
     step: float,
 ) -> tuple[Point, float]:
-    """Halve `step` until the value at ``propose(step)`` is at most ``point.value + allowed(step, weights)``.
+    """Halve `step` until the value at ``propose(step)`` is below that of `point` by ``required(step, weights)``.
 
-    Each trial is one run of the machine. When no step will do, the machine's accuracy is the culprit: it is raised,
-    the values are taken again, and the search starts anew.
+    Each trial is one run of the machine, made as accurate as the required decrease asks for. Returns the point found
+    and its step, or `point` itself when decreases have become too small to be told from rounding.
     """
-    for _ in range(3):
-        shorter = step
-        for _ in range(_HALVINGS):
-            with saddle.clock("master"):
-                weights = propose(shorter)
-            trial = saddle.evaluate(weights, near=point)
-            if trial.value <= point.value + allowed(shorter, weights) or saddle.converged:
-                return trial, shorter
-            shorter /= 2
-        saddle.machine_share /= 10
-        point = saddle.evaluate(point.weights, near=point)
+    for _ in range(_HALVINGS):
+        with saddle.clock("master"):
+            weights = propose(step)
+            decrease = required(step, weights)
+        size = abs(point.value)
+        if decrease <= _ROUNDING * size:
+            return point, step
+        accuracy = min(_MACHINE_SHARE * decrease / size, saddle.machine_accuracy)
+        if point.solution.gap > 2 * accuracy * size:
+            point = saddle.evaluate(point.weights, near=point, accuracy=accuracy)
+        trial = saddle.evaluate(weights, near=point, accuracy=accuracy)
+        uncertain = trial.solution.gap + point.solution.gap
+        if trial.value <= point.value - decrease + uncertain or saddle.converged:
+            return trial, step
+        step /= 2
     return point, step

@@ -14,14 +14,11 @@ from scipy.special import rel_entr
 from .line_search import backtrack
 from .saddle import Array, Saddle
 
-_MACHINE_SHARE = 1e-3
-
 
 def mirror_descent(saddle: Saddle) -> None:
     """Needs a weight set that is a product of simplices."""
-    saddle.machine_share = _MACHINE_SHARE
     point = saddle.evaluate(saddle.initial)
-    groups = saddle.weights.simplices(len(point.weights))
+    groups = saddle.weights.simplices(len(point.weights)) or []
     spread = max(float(np.ptp(point.h[g])) for g in groups)
     eta = 1.0 / max(spread, np.finfo(float).tiny)
     while saddle.proceed(point):
@@ -30,10 +27,10 @@ def mirror_descent(saddle: Saddle) -> None:
         def propose(eta: float, origin: Array = origin, gradient: Array = gradient) -> Array:
             return _multiply(origin, -eta * gradient, groups)
 
-        def allowed(eta: float, weights: Array, origin: Array = origin, gradient: Array = gradient) -> float:
-            return float(gradient @ (weights - origin) + rel_entr(weights, origin).sum() / eta)
+        def required(eta: float, weights: Array, origin: Array = origin, gradient: Array = gradient) -> float:
+            return -float(gradient @ (weights - origin) + rel_entr(weights, origin).sum() / eta)
 
-        point, eta = backtrack(saddle, point, propose, allowed, 2 * eta)
+        point, eta = backtrack(saddle, point, propose, required, 2 * eta)
 
 
 def _multiply(weights: Array, exponent: Array, groups: list) -> Array:

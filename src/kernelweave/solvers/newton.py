@@ -15,8 +15,8 @@ from ..weights import WeightSet
 from .line_search import backtrack
 from .saddle import Array, Saddle
 
-#: Share of the predicted decrease that a step must realise.
-_SUFFICIENT = 1e-4
+#: Share of the first-order decrease that a step must realise.
+_SUFFICIENT = 0.1
 
 
 def newton(saddle: Saddle) -> None:
@@ -34,10 +34,10 @@ def newton(saddle: Saddle) -> None:
         def propose(step: float, origin: Array = origin, direction: Array = direction) -> Array:
             return np.maximum(origin + step * direction, 0.0)
 
-        def allowed(step: float, weights: Array, slope: float = slope) -> float:
-            return -_SUFFICIENT * step * slope
+        def required(step: float, weights: Array, slope: float = slope) -> float:
+            return _SUFFICIENT * step * slope
 
-        point, _ = backtrack(saddle, point, propose, allowed, 1.0)
+        point, _ = backtrack(saddle, point, propose, required, 1.0)
 
 
 def minimise_model(weight_set: WeightSet, b: Array, h: Array, H: Array) -> Array:

@@ -51,10 +51,20 @@ SOLVERS: dict[str, Solver] = {
         lambda w: w.has_projection and not w.has_penalty and not w.has_scale,
         "a projection and no penalty",
     ),
-    "cutting-plane": Solver(cutting_plane, lambda w: True, "nothing special"),
-    "level": Solver(level, lambda w: w.has_projection and not w.has_penalty, "a projection and no penalty"),
+    "cutting-plane": Solver(
+        cutting_plane,
+        lambda w: w.is_linear or w.is_smooth,
+        "either linear constraints only or a differentiable support function",
+    ),
+    "level": Solver(
+        level, lambda w: w.has_projection and not w.has_penalty and not w.has_scale, "a projection and no penalty"
+    ),
     "reduced-gradient": Solver(reduced_gradient, lambda w: isinstance(w, Simplex), "the plain simplex"),
-    "projected-gradient": Solver(projected_gradient, lambda w: w.has_projection, "a projection"),
+    "projected-gradient": Solver(
+        projected_gradient,
+        lambda w: w.has_projection and w.has_gradient,
+        "a projection and a penalty whose gradient is bounded and continuous",
+    ),
     "mirror-descent": Solver(mirror_descent, _on_simplices, "a product of simplices"),
     "alternating": Solver(alternating, lambda w: w.has_update, "a closed-form update"),
     "smo": Solver(
@@ -120,7 +130,7 @@ def choose(weights: WeightSet) -> str:
     for name in ("newton", "alternating", "mirror-descent", "projected-gradient"):
         if SOLVERS[name].fits(weights):
             return name
-    return "cutting-plane"
+    raise AssertionError(f"no solver is known for {weights!r}")
 
 
 def run(name: str, saddle: Saddle) -> Saddle:

@@ -1,6 +1,6 @@
 """GMKL: projected gradient on J(b) + R(b) with backtracking.
 
-    b+ = projection of  b - eta (R'(b) - h)  on B,     accepted if  F(b+) <= F + grad.(b+ - b) + |b+ - b|^2 / (2 eta)
+b+ = projection of  b - eta (R'(b) - h)  on B,     accepted if  F(b+) <= F + grad.(b+ - b) + |b+ - b|^2 / (2 eta)
 """
 
 from __future__ import annotations
@@ -10,12 +10,9 @@ import numpy as np
 from .line_search import backtrack
 from .saddle import Array, Saddle
 
-_MACHINE_SHARE = 1e-3
-
 
 def projected_gradient(saddle: Saddle) -> None:
     """Needs a weight set with ``project``."""
-    saddle.machine_share = _MACHINE_SHARE
     point = saddle.evaluate(saddle.initial)
     largest = float(np.abs(point.h - saddle.weights.slope(point.weights)).max())
     eta = float(np.linalg.norm(point.weights)) / max(largest, np.finfo(float).tiny)
@@ -25,8 +22,8 @@ def projected_gradient(saddle: Saddle) -> None:
         def propose(eta: float, origin: Array = origin, gradient: Array = gradient) -> Array:
             return saddle.weights.project(origin - eta * gradient)
 
-        def allowed(eta: float, weights: Array, origin: Array = origin, gradient: Array = gradient) -> float:
+        def required(eta: float, weights: Array, origin: Array = origin, gradient: Array = gradient) -> float:
             move = weights - origin
-            return float(gradient @ move + move @ move / (2 * eta))
+            return -float(gradient @ move + move @ move / (2 * eta))
 
-        point, eta = backtrack(saddle, point, propose, allowed, 2 * eta)
+        point, eta = backtrack(saddle, point, propose, required, 2 * eta)

@@ -15,13 +15,13 @@ _GOLDEN = (np.sqrt(5) - 1) / 2
 _SMALL = 1e-8
 #: Golden section ends when its interval is this share of the largest step; finer if nothing was gained.
 _INTERVAL = 0.1
-_MACHINE_SHARE = 1e-4
+#: Golden section compares values that differ little: the machine is run this much more accurately than otherwise.
+_PRECISION = 1e-3
 
 
 def reduced_gradient(saddle: Saddle) -> None:
     """Needs the simplex."""
-    saddle.machine_share = _MACHINE_SHARE
-    point = saddle.evaluate(saddle.initial)
+    point = _evaluate(saddle, saddle.initial)
     interval = _INTERVAL
     while saddle.proceed(point):
         direction, pivot = _direction(point)
@@ -50,7 +50,7 @@ def _maximal_steps(saddle: Saddle, point: Point, direction: Array, pivot: int) -
         blocking, step = int(falling[np.argmin(ratios)]), float(ratios.min())
         weights = point.weights + step * direction
         weights[blocking] = 0.0
-        trial = saddle.evaluate(_tidy(weights), near=point)
+        trial = _evaluate(saddle, _tidy(weights), point)
         if trial.value >= point.value:
             return point, direction, step
         point = trial
@@ -82,7 +82,11 @@ def _golden_section(saddle: Saddle, point: Point, direction: Array, longest: flo
 
 
 def _at(saddle: Saddle, point: Point, direction: Array, step: float) -> Point:
-    return saddle.evaluate(_tidy(point.weights + step * direction), near=point)
+    return _evaluate(saddle, _tidy(point.weights + step * direction), point)
+
+
+def _evaluate(saddle: Saddle, weights: Array, near: Point | None = None) -> Point:
+    return saddle.evaluate(weights, near, accuracy=_PRECISION * saddle.machine_accuracy)
 
 
 def _tidy(weights: Array) -> Array:

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-#: The machine is never solved more coarsely than to this relative gap.
+#: The machine is solved this much more accurately than the bounds are apart, never more coarsely than to 1 %.
+_MACHINE_SHARE = 0.1
 _COARSEST = 0.01
 
 HISTORY = np.dtype(
@@ -102,11 +103,9 @@ class Saddle:
     weights: WeightSet
     Y: Array
     stopping: Stopping = field(default_factory=Stopping)
-    initial: Array | None = None
     on_iteration: Callable[[np.void], None] | None = None
-    #: Gap of the machine as a share of the gap of the whole. A solver that compares values along a line lowers it.
-    machine_share: float = 0.1
 
+    initial: Array = field(init=False)
     upper: float = field(default=np.inf, init=False)
     lower: float = field(default=-np.inf, init=False)
     best: Point | None = field(default=None, init=False)
@@ -114,14 +113,13 @@ class Saddle:
     adds: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        if self.initial is None:
-            self.initial = self.weights.start(self.bank.n_kernels)
+        self.initial = self.weights.start(self.bank.n_kernels)
         self._rows: list[tuple] = []
         self._seconds = dict.fromkeys(("combine", "machine", "quadratics", "master"), 0.0)
         self._begin = time.perf_counter()
         self._kernel: NDArray | None = None
         self._kernel_of: Array | None = None
-        self._last_weights: Array | None = None
+        self._last: Point | None = None
 
     @property
     def gap(self) -> float:
@@ -129,6 +127,11 @@ class Saddle:
         if not np.isfinite(self.upper - self.lower):
             return np.inf
         return max(self.upper - self.lower, 0.0) / max(abs(self.upper), np.finfo(float).tiny)
+
+    @property
+    def machine_accuracy(self) -> float:
+        """Relative gap at which the machine's own error is small beside what the weights still have to gain."""
+        return min(_MACHINE_SHARE * max(self.gap, self.stopping.tol), _COARSEST)
 
     @property
     def converged(self) -> bool:
@@ -164,7 +167,7 @@ class Saddle:
         their own gap is as small as the machine's has to be.
         """
         if accuracy is None:
-            accuracy = min(self.machine_share * max(self.gap, self.stopping.tol), _COARSEST)
+            accuracy = self.machine_accuracy
         solution = near.solution if near else None
         scale = None
         while True:
@@ -214,15 +217,16 @@ class Saddle:
 
     def proceed(self, point: Point) -> bool:
         """Write the row of this iteration; False when it is time to stop."""
-        row = (
-            (len(self._rows) + 1, point.value, self.upper, self.lower, self.gap)
-            + (int(np.count_nonzero(point.weights)), self.solves, self.adds)
-            + (*self._seconds.values(), time.perf_counter() - self._begin)
-        )
+        bounds = (point.value, self.upper, self.lower, self.gap)
+        counts = (int(np.count_nonzero(point.weights)), self.solves, self.adds)
+        row = (len(self._rows) + 1, *bounds, *counts, *self._seconds.values(), time.perf_counter() - self._begin)
         self._rows.append(row)
         if self.on_iteration is not None:
-            self.on_iteration(np.array(row, dtype=HISTORY)[()])
-        still = self.stopping.weight_change is not None and self._last_weights is not None
-        still = still and bool(np.abs(point.weights - self._last_weights).max() < self.stopping.weight_change)
-        self._last_weights = point.weights
-        return not (self.converged or still or len(self._rows) >= self.stopping.max_iter)
+            self.on_iteration(np.array([row], dtype=HISTORY)[0])
+        last, self._last = self._last, point
+        # A solver that comes back with the point it was given has nothing left to try.
+        stuck = point is last
+        change = self.stopping.weight_change
+        if change is not None and last is not None:
+            stuck = stuck or bool(np.abs(point.weights - last.weights).max() < change)
+        return not (self.converged or stuck or len(self._rows) >= self.stopping.max_iter)

@@ -135,6 +135,11 @@ class WeightSet(ABC):
         return self._overrides("penalty")
 
     @property
+    def has_gradient(self) -> bool:
+        """R is zero, or differentiable with a bounded gradient on B."""
+        return True
+
+    @property
     def has_scale(self) -> bool:
         """The maximising side owns part of the weights (`scale` is not None)."""
         return False

@@ -74,7 +74,9 @@ class ElasticNetBall(WeightSet):
         c = np.maximum(excess, 0.0) / (counts * v**2 + 4.0 * w)
         lams = 2.0 * c / (1.0 + np.sqrt(1.0 + 4.0 * w * c))
         lam = lams[max(1, int(np.count_nonzero(falling > v * lams))) - 1]
-        return self._tight(np.maximum(x - lam * v, 0.0))
+        nearest = np.maximum(x - lam * v, 0.0)
+        # Far outside, rounding can leave nothing of the difference: then the largest entries alone matter.
+        return self._tight(nearest if nearest.any() else (x == x.max()).astype(float))
 
     def update(self, norms: Vector) -> Vector:
         v, w = self.v, 1.0 - self.v

@@ -169,6 +169,10 @@ class TikhonovLp(WeightSet):
         return LpBall(self.p), factor
 
     @property
+    def has_gradient(self) -> bool:
+        return self.p < np.inf
+
+    @property
     def is_smooth(self) -> bool:
         return self.p > 1.0
 

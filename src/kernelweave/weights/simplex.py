@@ -142,3 +142,7 @@ class Entropy(OnSimplices):
     @property
     def is_smooth(self) -> bool:
         return True
+
+    @property
+    def has_gradient(self) -> bool:
+        return False  # ln b has no bound at zero
