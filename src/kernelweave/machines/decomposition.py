@@ -115,14 +115,14 @@ def maximise(K: NDArray, problem: BoxDual, v: Array, accuracy: float, max_steps:
     v = v.copy()
     g = gradient(K, problem, v)
     gap, multipliers = certificate(problem, v, g)
-    steps, budget = 0, max(len(v) // 2, 200)
+    steps, budget = 0, max(len(v) // 4, 100)
     best, idle = gap, 0
     while gap > max(accuracy, _rounding(problem, v, g)) and steps < max_steps and idle < _PATIENCE:
         active = _unshrunk(problem, v, g, multipliers, gap) if steps else None
         if active is None:
             taken = _run(K, problem, v, g, budget)
         else:
-            taken = _run_on_subset(K, problem, v, g, active, 0.5 * accuracy, 4 * budget)
+            taken = _run_on_subset(K, problem, v, g, active, 0.5 * accuracy, 8 * budget)
         steps += taken
         gap, multipliers = certificate(problem, v, g)
         best, idle = (gap, 0) if gap < best else (best, idle + 1)
@@ -147,7 +147,7 @@ def _run_on_subset(
     part_problem = problem.restrict(active, part_g)
     steps = 0
     while steps < budget:
-        taken = _run(part, part_problem, part_v, part_g, max(len(active) // 2, 200))
+        taken = _run(part, part_problem, part_v, part_g, max(len(active) // 4, 100))
         steps += taken
         if taken == 0 or certificate(part_problem, part_v, part_g)[0] <= accuracy:
             break
@@ -229,7 +229,7 @@ def _move_and_scan(g, t, row_i, row_j, up, low, tops, bottoms):
         part = g[start : start + _BLOCK]
         part_i, part_j = row_i[start : start + _BLOCK], row_j[start : start + _BLOCK]
         for k in range(len(part)):
-            part[k] -= t * (part_i[k] - part_j[k])
+            part[k] -= t * part_i[k] - t * part_j[k]  # multiplied first: a float32 difference would lose digits
         for c in range(up.shape[0]):
             may_rise, may_fall = up[c, start : start + _BLOCK], low[c, start : start + _BLOCK]
             top, bottom = -np.inf, -np.inf
@@ -351,6 +351,7 @@ def _single_steps(K, inverse_diagonal, v, g, lower, upper, budget):
         t = min(max(g[i] * inverse_diagonal[i], lower[i] - v[i]), upper[i] - v[i])
         if t == 0.0:
             return step
-        v[i] += t
+        # Exactly on the bound, not beside it by rounding: only then the sample counts as bounded.
+        v[i] = upper[i] if t == upper[i] - v[i] else (lower[i] if t == lower[i] - v[i] else v[i] + t)
         i = _move_and_choose(g, t, K[i], inverse_diagonal, v, lower, upper)
     return budget

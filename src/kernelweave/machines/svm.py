@@ -81,7 +81,7 @@ def _to_accuracy(K: NDArray, problem: BoxDual, v: Array, accuracy: float) -> Box
     gap, multipliers = certificate(problem, v, g)
     result, steps = BoxSolution(v, g, multipliers, gap, steps=0), 0
     while True:
-        target = accuracy * _scale(K, problem, result)
+        target = _tolerated(K, problem, result, accuracy)
         if result.gap <= target:
             return replace(result, steps=steps)
         before = result
@@ -91,11 +91,14 @@ def _to_accuracy(K: NDArray, problem: BoxDual, v: Array, accuracy: float) -> Box
             return replace(result if result.gap < before.gap else before, steps=steps)
 
 
-def _scale(K: NDArray, problem: BoxDual, at: BoxSolution) -> float:
-    """What "relative" refers to: the primal value, or the rounding level of the quadratic where the value vanishes."""
+def _tolerated(K: NDArray, problem: BoxDual, at: BoxSolution, accuracy: float) -> float:
+    """The absolute gap that `accuracy` allows: relative to the primal value, but not below the rounding of K.
+
+    The value of a nu-SVM vanishes when the classes cannot be separated, and no gap is small beside zero.
+    """
     quadratic = 0.5 * float((problem.linear - at.g) @ at.v)
     value = float(problem.linear @ at.v) - quadratic + at.gap
-    return max(abs(value), 5e-4 * float(at.v**2 @ np.diagonal(K)), np.finfo(np.float64).tiny)
+    return max(accuracy * abs(value), float(np.finfo(K.dtype).eps) * float(at.v**2 @ np.diagonal(K)))
 
 
 @dataclass

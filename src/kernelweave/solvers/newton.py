@@ -12,11 +12,11 @@ import numpy as np
 
 from ..machines.decomposition import BoxDual, maximise
 from ..weights import WeightSet
-from .line_search import backtrack
-from .saddle import Array, Saddle
+from .saddle import Array, Point, Saddle
 
 #: Share of the first-order decrease that a step must realise.
-_SUFFICIENT = 0.1
+_SUFFICIENT = 1e-4
+_HALVINGS = 30
 
 
 def newton(saddle: Saddle) -> None:
@@ -28,16 +28,23 @@ def newton(saddle: Saddle) -> None:
             target = saddle.weights.clean(minimise_model(saddle.weights, point.weights, point.h, H))
             if point.h @ (target - point.weights) <= 0:
                 target = saddle.weights.respond(point.h)
-        origin, direction = point.weights, target - point.weights
-        slope = float(point.h @ direction)
+        point = _search(saddle, point, target)
 
-        def propose(step: float, origin: Array = origin, direction: Array = direction) -> Array:
-            return np.maximum(origin + step * direction, 0.0)
 
-        def required(step: float, weights: Array, slope: float = slope) -> float:
-            return _SUFFICIENT * step * slope
+def _search(saddle: Saddle, point: Point, target: Array) -> Point:
+    """Halve the step towards `target` until J falls; each trial is one run of the machine.
 
-        point, _ = backtrack(saddle, point, propose, required, 1.0)
+    A Newton step is nearly always right, so it is judged loosely: values count only up to the machine's own gap.
+    """
+    direction = target - point.weights
+    slope, step = float(point.h @ direction), 1.0
+    for _ in range(_HALVINGS):
+        trial = saddle.evaluate(np.maximum(point.weights + step * direction, 0.0), near=point)
+        uncertain = trial.solution.gap + point.solution.gap
+        if trial.value <= point.value - _SUFFICIENT * step * slope + uncertain or saddle.converged:
+            return trial
+        step /= 2
+    return point
 
 
 def minimise_model(weight_set: WeightSet, b: Array, h: Array, H: Array) -> Array:

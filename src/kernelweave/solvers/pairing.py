@@ -150,10 +150,11 @@ def run(name: str, saddle: Saddle) -> Saddle:
     >>> saddle.gap <= 1e-3, saddle.lower <= saddle.upper
     (True, True)
     """
+    name = choose(saddle.weights) if name == "auto" else name
+    solver = check_pairing(name, saddle.weights, saddle.machine, saddle.Y.shape[1])
     if isinstance(saddle.weights, OnePoint):
         # Nothing to move: the machine alone has to reach the tolerance.
         saddle.proceed(saddle.evaluate(saddle.initial, accuracy=saddle.stopping.tol))
         return saddle
-    name = choose(saddle.weights) if name == "auto" else name
-    check_pairing(name, saddle.weights, saddle.machine, saddle.Y.shape[1]).function(saddle)
+    solver.function(saddle)
     return saddle

@@ -7,6 +7,8 @@ Every J is one run of the machine: few iterations, many solves.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from .saddle import Array, Point, Saddle
@@ -15,8 +17,9 @@ _GOLDEN = (np.sqrt(5) - 1) / 2
 _SMALL = 1e-8
 #: Golden section ends when its interval is this share of the largest step; finer if nothing was gained.
 _INTERVAL = 0.1
+_FINEST = 1e-8
 #: Golden section compares values that differ little: the machine is run this much more accurately than otherwise.
-_PRECISION = 1e-3
+_PRECISION = 1e-4
 
 
 def reduced_gradient(saddle: Saddle) -> None:
@@ -28,8 +31,11 @@ def reduced_gradient(saddle: Saddle) -> None:
         moved, direction, longest = _maximal_steps(saddle, point, direction, pivot)
         if longest > 0:
             moved = _golden_section(saddle, moved, direction, longest, interval)
-        interval = _INTERVAL if moved.value < point.value else max(interval / 10, 1e-8)
-        point = moved
+        if moved.value < point.value:
+            point, interval = moved, _INTERVAL
+        elif interval > _FINEST:
+            # A finer search may still gain something: a new point in name, so that it does not count as stuck.
+            point, interval = replace(point), interval / 10
 
 
 def _direction(point: Point) -> tuple[Array, int]:
