@@ -7,7 +7,7 @@ PYTEST_ARGS ?=
 
 BIN := $(VENV)/bin
 
-# Two test workers share the cores, so each keeps to one thread.
+# Two test workers share the cores, so each keeps to one thread; what runs in parallel is then tested once more with two.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
@@ -25,6 +25,7 @@ demo: $(VENV)/.installed-plots ## a guided tour: several views of handwritten di
 
 test: lint ## ruff, mypy, tests and the examples in docstrings
 	$(ONE_THREAD) $(BIN)/pytest -n 2 $(PYTEST_ARGS)
+	NUMBA_NUM_THREADS=2 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q tests/kernels/test_triangle.py
 
 lint: $(VENV)/.installed-dev ## only ruff and mypy
 	$(BIN)/ruff check .

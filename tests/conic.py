@@ -8,6 +8,7 @@ cvxpy only, with nothing taken from the package but the parameters. Meant for ab
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,11 @@ from kernelweave.weights import (
 )
 from kernelweave.weights.fixed import OnePoint
 
+#: Where 1e-9 is out of reach (mostly the simplex), the solver must still vouch for 1e-6 by its own residuals. The 1e-7
+#: that tests allow for is therefore not its guarantee: it is what was seen beside certified bounds (at most 3e-8).
+PRECISE = {f"tol_{what}": 1e-9 for what in ("gap_rel", "gap_abs", "feas")}
+PRECISE |= {f"reduced_tol_{what}": 1e-6 for what in ("gap_rel", "gap_abs", "feas")}
+
 
 @dataclass
 class Optimum:
@@ -46,9 +52,15 @@ def optimum(weight_set: WeightSet, machine: Machine, Ks: NDArray, Y: NDArray) ->
     norms = cp.Variable(len(Ks), nonneg=True)  # sqrt(2 h_j), or more where that costs nothing
     constraints += [cp.norm(root(K).T @ V, "fro") <= norms[j] for j, K in enumerate(Ks)]
     problem = cp.Problem(cp.Maximize(linear - support(weight_set, norms, constraints)), constraints)
-    value = problem.solve(solver=cp.CLARABEL, tol_gap_rel=1e-10, tol_gap_abs=1e-10, tol_feas=1e-10)
+    return Optimum(solve(problem), V.value, np.array([0.5 * np.sum(V.value * (K @ V.value)) for K in Ks]))
+
+
+def solve(problem: cp.Problem) -> float:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Solution may be inaccurate")  # 1e-6 instead of 1e-9
+        value = problem.solve(solver=cp.CLARABEL, **PRECISE)
     assert problem.status in ("optimal", "optimal_inaccurate"), problem.status
-    return Optimum(float(value), V.value, np.array([0.5 * np.sum(V.value * (K @ V.value)) for K in Ks]))
+    return float(value)
 
 
 def root(K: NDArray) -> NDArray:
@@ -120,5 +132,4 @@ def hinge_primal(machine: SVM, K: NDArray, y: NDArray) -> tuple[float, NDArray]:
     costs = machine.C * (np.ones(len(y)) if machine.sample_weight is None else machine.sample_weight)
     errors = cp.pos(1 - cp.multiply(y, L @ w + (b if machine.fit_intercept else 0.0)))
     problem = cp.Problem(cp.Minimize(cp.sum_squares(w) / 2 + costs @ errors))
-    value = problem.solve(solver=cp.CLARABEL, tol_gap_rel=1e-10, tol_gap_abs=1e-10, tol_feas=1e-10)
-    return float(value), L @ w.value
+    return solve(problem), L @ w.value

@@ -143,6 +143,8 @@ class Expansion:
         active = np.flatnonzero(np.atleast_2d(weights).any(axis=0))
         new, n_new = self._read(X, active)
         scores = np.zeros((n_new, coef.shape[1]))
+        if self.n_samples == 0:
+            return scores
         if weights.ndim == 2:
             for rows, j, block in self._blocks(new, n_new, active):
                 used = np.flatnonzero(weights[:, j])

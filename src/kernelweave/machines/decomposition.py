@@ -28,8 +28,8 @@ _BLOCK = 256
 #: A sub-problem is copied out when it keeps less than this share of the samples: the copy costs about n^2 reads.
 _SHRINK_BELOW = 0.6
 _TINY = 1e-12
-#: Rounds without a smaller gap after which rounding is taken to be in the way.
-_PATIENCE = 100
+#: Rounds without a larger dual value after which rounding is taken to be in the way.
+_PATIENCE = 20
 
 
 @dataclass
@@ -116,7 +116,7 @@ def maximise(K: NDArray, problem: BoxDual, v: Array, accuracy: float, max_steps:
     g = gradient(K, problem, v)
     gap, multipliers = certificate(problem, v, g)
     steps, budget = 0, max(len(v) // 4, 100)
-    best, idle = gap, 0
+    value, idle = _value(problem, v, g), 0
     while gap > max(accuracy, _rounding(problem, v, g)) and steps < max_steps and idle < _PATIENCE:
         active = _unshrunk(problem, v, g, multipliers, gap) if steps else None
         if active is None:
@@ -125,10 +125,16 @@ def maximise(K: NDArray, problem: BoxDual, v: Array, accuracy: float, max_steps:
             taken = _run_on_subset(K, problem, v, g, active, 0.5 * accuracy, 8 * budget)
         steps += taken
         gap, multipliers = certificate(problem, v, g)
-        best, idle = (gap, 0) if gap < best else (best, idle + 1)
+        before, value = value, _value(problem, v, g)
+        idle = 0 if value > before + 0.01 * _rounding(problem, v, g) else idle + 1
         if taken == 0:
             break
     return BoxSolution(v, g, multipliers, gap, steps)
+
+
+def _value(problem: BoxDual, v: Array, g: Array) -> float:
+    """The dual value p'v - 1/2 v'Kv."""
+    return 0.5 * float((problem.linear + g) @ v)
 
 
 def _rounding(problem: BoxDual, v: Array, g: Array) -> float:

@@ -92,13 +92,12 @@ def _to_accuracy(K: NDArray, problem: BoxDual, v: Array, accuracy: float) -> Box
 
 
 def _tolerated(K: NDArray, problem: BoxDual, at: BoxSolution, accuracy: float) -> float:
-    """The absolute gap that `accuracy` allows: relative to the primal value, but not below the rounding of K.
-
-    The value of a nu-SVM vanishes when the classes cannot be separated, and no gap is small beside zero.
-    """
+    """The absolute gap that `accuracy` allows, relative to the primal value."""
     quadratic = 0.5 * float((problem.linear - at.g) @ at.v)
     value = float(problem.linear @ at.v) - quadratic + at.gap
-    return max(accuracy * abs(value), float(np.finfo(K.dtype).eps) * float(at.v**2 @ np.diagonal(K)))
+    # The value of a nu-SVM vanishes when the classes cannot be separated, and no gap is small beside zero.
+    least = 0.0 if problem.linear.any() else 1e-12 * float(at.v**2 @ np.diagonal(K))
+    return max(accuracy * abs(value), least)
 
 
 @dataclass

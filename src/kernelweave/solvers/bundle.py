@@ -17,8 +17,9 @@ from scipy.optimize import linprog, minimize
 from ..weights import WeightSet
 from .saddle import Array, Point
 
-#: Beyond this many cuts, those with no multiplier for this many rounds are dropped.
-_MANY, _IDLE = 100, 20
+#: Beyond this many cuts, those with no multiplier for this many rounds are dropped: a linear program has room for many,
+#: the smooth master takes time cubic in their number.
+_MANY_LINEAR, _MANY_SMOOTH, _IDLE = 100, 24, 20
 
 
 class Bundle:
@@ -60,8 +61,8 @@ class Bundle:
         return weights, bound
 
     def _size(self) -> float:
-        """What the cuts are divided by to be near one; S alone will not do, as it is zero for a nu-SVM."""
-        return max(float(np.abs(self.constants).max()), float(np.abs(self.slopes).max()), np.finfo(float).tiny)
+        """What cuts are divided by, so that the latest is near one; S alone will not do: it is zero for a nu-SVM."""
+        return max(abs(self._constants[-1]), float(np.abs(self._slopes[-1]).max()), np.finfo(float).tiny)
 
     def _linear_program(self) -> tuple[Array, Array]:
         S, H = self.constants, self.slopes
@@ -81,6 +82,7 @@ class Bundle:
             b_eq=b_eq,
             bounds=[*bounds, (None, None)],
             method="highs",
+            options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
         )
         if answer.status != 0:
             raise ArithmeticError(f"The linear program of the cutting-plane model failed: {answer.message}")
@@ -114,8 +116,9 @@ class Bundle:
     def _prune(self, multipliers: Array) -> None:
         self._multipliers = list(multipliers)
         self._idle = [0 if m > 1e-12 else idle + 1 for m, idle in zip(multipliers, self._idle, strict=True)]
-        if len(self._idle) > _MANY:
-            keep = [i for i, idle in enumerate(self._idle) if idle <= _IDLE]
+        linear = self.weights.is_linear
+        if len(self._idle) > (_MANY_LINEAR if linear else _MANY_SMOOTH):
+            keep = [i for i, idle in enumerate(self._idle) if idle <= (_IDLE if linear else _IDLE // 4)]
             self._constants = [self._constants[i] for i in keep]
             self._slopes = [self._slopes[i] for i in keep]
             self._multipliers = [self._multipliers[i] for i in keep]

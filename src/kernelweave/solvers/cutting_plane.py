@@ -7,8 +7,13 @@ On the simplex early iterates are extremely sparse (at most one kernel a cut) an
 
 from __future__ import annotations
 
+import numpy as np
+
 from .bundle import Bundle
+from .line_search import settle
 from .saddle import Saddle
+
+_SAME = 1e-10
 
 
 def cutting_plane(saddle: Saddle) -> None:
@@ -22,4 +27,11 @@ def cutting_plane(saddle: Saddle) -> None:
         saddle.lower = max(saddle.lower, bound)
         if not saddle.proceed(point):
             return
-        point = saddle.evaluate(weights, near=point)
+        if np.abs(weights - point.weights).max() <= _SAME * weights.max():
+            # The same weights would bring the same cut, unless the machine can still do better.
+            settled = settle(saddle, point)
+            if settled is point:
+                return
+            point = settled
+        else:
+            point = saddle.evaluate(weights, near=point)

@@ -31,7 +31,8 @@ def backtrack(
             decrease = required(step, weights)
         size = abs(point.value)
         if decrease <= _ROUNDING * size:
-            return point, step
+            # The weights have nothing left to gain; the machine may have.
+            return settle(saddle, point), step
         accuracy = min(_MACHINE_SHARE * decrease / size, saddle.machine_accuracy)
         if point.solution.gap > 2 * accuracy * size:
             point = saddle.evaluate(point.weights, near=point, accuracy=accuracy)
@@ -40,4 +41,12 @@ def backtrack(
         if trial.value <= point.value - decrease + uncertain or saddle.converged:
             return trial, step
         step /= 2
-    return point, step
+    return settle(saddle, point), step
+
+
+def settle(saddle: Saddle, point: Point) -> Point:
+    """The same weights with the machine as accurate as the fit asks for; `point` itself if it is already."""
+    accuracy = _MACHINE_SHARE * saddle.stopping.tol
+    if point.solution.gap <= accuracy * abs(point.value):
+        return point
+    return saddle.evaluate(point.weights, near=point, accuracy=accuracy)
