@@ -167,6 +167,15 @@ def test_weights_of_samples_and_classes():
     np.testing.assert_allclose(left_out.decision_function(X), without.decision_function(X), atol=1e-4)
 
 
+def test_best_kernel_by_cross_validation_takes_sample_weights(two_classes):
+    views, y = two_classes
+    weight = np.where(np.arange(len(y)) < 100, 1.0, 0.0)
+    clf = kw.MKLClassifier(Gaussian(), weights="best").fit(views, y, sample_weight=weight)
+    assert np.count_nonzero(clf.weights_) == 1
+    assert clf.kernel_names_[clf.weights_.argmax()].startswith("useful")
+    assert clf.support_.max() < 100
+
+
 def test_nu_machine(two_classes):
     views, y = two_classes
     clf = kw.MKLClassifier(machine=kw.machines.NuSVM(0.5)).fit(views, y)

@@ -115,7 +115,7 @@ def test_restriction_cuts_the_sample_weights() -> None:
 
 @pytest.mark.parametrize("C", [0.0, -1.0, np.nan])
 def test_refuses_costs_that_are_not_positive(C: float) -> None:
-    with pytest.raises(ValueError, match="C must be positive, got"):
+    with pytest.raises(ValueError, match="C must be positive and finite, got"):
         Ridge(C)
 
 

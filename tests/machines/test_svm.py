@@ -316,7 +316,7 @@ def test_nu_svm_that_cannot_separate_stops() -> None:
 
 @pytest.mark.parametrize("C", [0.0, -1.0, np.nan])
 def test_refuses_costs_that_are_not_positive(C: float) -> None:
-    with pytest.raises(ValueError, match="C must be positive, got"):
+    with pytest.raises(ValueError, match="C must be positive and finite, got"):
         SVM(C)
 
 

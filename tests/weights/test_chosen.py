@@ -37,6 +37,9 @@ class StackBank:
 class SupportVectors:
     """A machine: scikit-learn's SVC on each column."""
 
+    def restrict(self, samples):
+        return self
+
     kind = "classifier"
 
     def solve(self, K: np.ndarray, Y: np.ndarray, start=None, accuracy: float = 1e-3) -> SimpleNamespace:
@@ -49,6 +52,9 @@ class SupportVectors:
 
 class Ridge:
     """A machine for real targets."""
+
+    def restrict(self, samples):
+        return self
 
     kind = "regressor"
 

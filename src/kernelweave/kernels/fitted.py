@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -77,7 +78,7 @@ class RightRows:
         return self._prepared[key]
 
 
-class Blocks:
+class Blocks(ABC):
     """Kernel values between some left-hand rows and the right-hand rows; every quantity is computed once.
 
     Parameters
@@ -133,8 +134,9 @@ class Blocks:
     def _diagonal(self, view: str, quantity: Quantity) -> NDArray:
         return quantity.diagonal(self.left[view])
 
+    @abstractmethod
     def _apply(self, step: Step, block: NDArray, diagonal: NDArray | None) -> NDArray | None:
-        raise NotImplementedError
+        """Change a block by a fitted step, in place."""
 
 
 class TrainingBlocks(Blocks):

@@ -26,7 +26,7 @@ class Kernel:
     @property
     def quantity(self) -> Quantity:
         """What is computed between two samples first."""
-        raise NotImplementedError(f"{type(self).__name__} has no quantity of its own")
+        raise TypeError(f"{type(self).__name__} has no quantity of its own")
 
     @property
     def positive(self) -> bool:
@@ -44,7 +44,7 @@ class Kernel:
 
     def transform(self, q: NDArray, rate: float, out: NDArray) -> None:
         """Write the kernel values for the quantities ``q`` into ``out``, which has the same shape and may be ``q``."""
-        raise NotImplementedError(f"{type(self).__name__} is not a function of one quantity")
+        raise TypeError(f"{type(self).__name__} is not a function of one quantity")
 
     @property
     def label(self) -> str:

@@ -5,6 +5,7 @@ Every quantity knows one thing, the block between two sets of rows; triangles an
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,7 @@ STRIDE = 8  # features taken in one go: running sums then are loaded and stored 
 TINY = 1e-18  # added to scaled features so that 0/0 counts 0; its square still is a normal single-precision number
 
 
-class Quantity:
+class Quantity(ABC):
     """A number between two samples of one view. Equal quantities on one view are computed once."""
 
     name: str = ""
@@ -30,20 +31,20 @@ class Quantity:
     #: Whether a block is one serial computation, so that several blocks may be computed in threads side by side.
     serial: bool = False
 
-    def check(self, X: Any, view: str) -> None:
+    def check(self, X: Any, view: str) -> None:  # noqa: B027 (most quantities are defined for all rows)
         """Refuse rows the quantity is not defined for."""
 
+    @abstractmethod
     def prepare(self, X: Any, dtype: DTypeLike) -> Any:
         """Bring the right-hand rows into the form `block` reads."""
-        raise NotImplementedError
 
+    @abstractmethod
     def block(self, A: Any, right: Any, out: NDArray) -> None:
         """Write the quantity between rows A (n_a, d) and the first ``out.shape[1]`` prepared rows into ``out``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def diagonal(self, A: Any) -> NDArray:
         """The quantity of every row with itself: (n_a,)."""
-        raise NotImplementedError
 
 
 class _Dot(Quantity):

@@ -7,6 +7,7 @@ any block between training samples, and a block between new samples and training
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -29,7 +30,7 @@ NOTHING_LEFT = 1e-6
 ROUNDING = 1e-7
 
 
-class Step:
+class Step(ABC):
     """A fitted normalisation or repair."""
 
     #: Whether new samples need their kernel with every training sample, not only with those that count in the model.
@@ -37,20 +38,20 @@ class Step:
     #: Whether new samples need their kernel with themselves.
     needs_diagonal = False
 
+    @abstractmethod
     def on_triangle(self, packed: NDArray) -> None:
         """Change the packed training kernel in place."""
-        raise NotImplementedError
 
+    @abstractmethod
     def on_training(self, block: NDArray, rows: NDArray, columns: NDArray) -> None:
         """Change ``K[rows][:, columns]`` of the training kernel in place."""
-        raise NotImplementedError
 
+    @abstractmethod
     def on_new(self, block: NDArray, diagonal: NDArray | None, columns: NDArray) -> NDArray | None:
         """Change the kernel of new samples with training samples ``columns`` in place.
 
         Takes and returns the kernel of the new samples with themselves, or None where no step needs it.
         """
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,8 @@ def certificate(problem: BoxDual, v: Array, g: Array) -> tuple[float, Array]:
     shifted = g.copy()
     multipliers = np.zeros(len(problem.groups))
     for c, members in enumerate(problem.groups):
+        if not members.any():  # a sub-problem need not have samples of every group
+            continue
         multipliers[c] = _best_multiplier(g[members], up[members], down[members])
         shifted[members] -= multipliers[c]
     return float(np.maximum(shifted, 0) @ up + np.maximum(-shifted, 0) @ down), multipliers
@@ -108,17 +110,19 @@ def _best_multiplier(g: Array, up: Array, down: Array) -> float:
 def maximise(K: NDArray, problem: BoxDual, v: Array, accuracy: float, max_steps: int = 10_000_000) -> BoxSolution:
     """Solve the dual problem from the feasible point `v` until the exact gap is at most `accuracy` (absolute).
 
-    Rounds of coordinate steps alternate with the certificate. From the second round on, samples that sit at a bound
-    and pull outwards are left out (shrinking): if enough of them are, the rest is copied into a matrix of its own,
-    so that the inner loops keep reading contiguous rows.
+    Rounds of coordinate steps alternate with the certificate. Except in the first round of a cold start, samples that
+    sit at a bound and pull outwards are left out (shrinking): if enough of them are, the rest is copied into a matrix
+    of its own, so that the inner loops keep reading contiguous rows.
     """
     v = v.copy()
     g = gradient(K, problem, v)
     gap, multipliers = certificate(problem, v, g)
     steps, budget = 0, max(len(v) // 4, 100)
+    started = bool(np.any((v > problem.lower) & (v < problem.upper)))  # then bounds already mean something
     value, idle = _value(problem, v, g), 0
     while gap > max(accuracy, _rounding(problem, v, g)) and steps < max_steps and idle < _PATIENCE:
-        active = _unshrunk(problem, v, g, multipliers, gap) if steps else None
+        active = _unshrunk(problem, v, g, multipliers) if started else None
+        started = True
         if active is None:
             taken = _run(K, problem, v, g, budget)
         else:
@@ -165,7 +169,7 @@ def _run_on_subset(
     return steps
 
 
-def _unshrunk(problem: BoxDual, v: Array, g: Array, multipliers: Array, gap: float) -> NDArray[np.intp] | None:
+def _unshrunk(problem: BoxDual, v: Array, g: Array, multipliers: Array) -> NDArray[np.intp] | None:
     """Samples that may still move, or None when too many of them can for a copy to pay."""
     shifted = g - multipliers @ problem.groups if len(problem.groups) else g
     # How far beyond its bound a sample must pull before it counts as settled: the multipliers still move this much.

@@ -42,8 +42,8 @@ class Ridge(Machine):
     kind = "regressor"
 
     def __post_init__(self) -> None:
-        if not self.C > 0:
-            raise ValueError(f"C must be positive, got {self.C!r}: it is the weight of the squared errors.")
+        if not 0 < self.C < np.inf:
+            raise ValueError(f"C must be positive and finite, got {self.C!r}: it is the weight of the squared errors.")
         if self.sample_weight is not None and not np.all(self.sample_weight > 0):
             raise ValueError("Ridge needs positive sample weights: leave samples of weight zero out of the data.")
 

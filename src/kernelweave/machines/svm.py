@@ -22,6 +22,8 @@ from .decomposition import BoxDual, BoxSolution, certificate, gradient, maximise
 
 #: A dual closer to its bound than this share of the box counts as bounded.
 _BOUND = 1e-8
+#: A start is left as it is when its best multiple is this close.
+_SAME_SCALE = 1e-3
 
 
 class HingeMachine(Machine):
@@ -78,6 +80,7 @@ class HingeMachine(Machine):
 def _to_accuracy(K: NDArray, problem: BoxDual, v: Array, accuracy: float) -> BoxSolution:
     """Tighten the absolute gap until it is small beside the value reached, which is not known before."""
     g = gradient(K, problem, v)
+    v, g = _rescaled(problem, v, g)
     gap, multipliers = certificate(problem, v, g)
     result, steps = BoxSolution(v, g, multipliers, gap, steps=0), 0
     while True:
@@ -89,6 +92,22 @@ def _to_accuracy(K: NDArray, problem: BoxDual, v: Array, accuracy: float) -> Box
         steps += result.steps
         if result.steps == 0 or result.gap >= before.gap:
             return replace(result if result.gap < before.gap else before, steps=steps)
+
+
+def _rescaled(problem: BoxDual, v: Array, g: Array) -> tuple[Array, Array]:
+    """The best multiple of v in the box: when a kernel is replaced by another, its scale is the first thing to change.
+
+    Kept sums are zero where there is a linear part, so every multiple has them too.
+    """
+    curvature = float((problem.linear - g) @ v)
+    if not problem.linear.any() or curvature <= 0:
+        return v, g
+    with np.errstate(divide="ignore", invalid="ignore"):
+        room = np.where(v > 0, problem.upper / v, np.where(v < 0, problem.lower / v, np.inf)).min()
+    t = min(float(problem.linear @ v) / curvature, float(room))
+    if abs(t - 1) <= _SAME_SCALE:
+        return v, g
+    return np.clip(t * v, problem.lower, problem.upper), problem.linear - t * (problem.linear - g)
 
 
 def _tolerated(K: NDArray, problem: BoxDual, at: BoxSolution, accuracy: float) -> float:
@@ -131,8 +150,8 @@ class SVM(HingeMachine):
     class_weight: Mapping[int, float] | str | None = None
 
     def __post_init__(self) -> None:
-        if not self.C > 0:
-            raise ValueError(f"C must be positive, got {self.C!r}: it is the cost of a margin error.")
+        if not 0 < self.C < np.inf:
+            raise ValueError(f"C must be positive and finite, got {self.C!r}: it is the cost of a margin error.")
 
     def _costs(self, y: Array) -> Array:
         costs = np.full(len(y), float(self.C))

@@ -101,12 +101,17 @@ def pairings() -> dict[str, list[str]]:
 
 
 def check_pairing(name: str, weights: WeightSet, machine: Machine, n_tasks: int = 1) -> Solver:
-    """The solver of that name, or an error that says why it cannot work here and which ones would."""
+    """The solver of that name, or an error that says why it cannot work here and which ones would.
+
+    Weights that are fixed ask nothing of a solver, so any goes.
+    """
     if name not in SOLVERS:
         near = get_close_matches(name, SOLVERS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(SOLVERS)} or 'auto'."
         raise ValueError(f"There is no solver named {name!r}: {hint}")
     solver = SOLVERS[name]
+    if isinstance(weights, OnePoint):
+        return solver
     would = [other for other, s in SOLVERS.items() if s.fits(weights) and _machine_fits(s, machine, n_tasks)]
     if not solver.fits(weights):
         raise ValueError(

@@ -178,7 +178,7 @@ def _cross_validated_score(
         columns = np.arange(Y.shape[1]) if regression else np.flatnonzero(np.ptp(Y[train], axis=0) > 0.0)
         if len(columns) == 0:
             continue
-        solution = machine.solve(K[np.ix_(train, train)], Y[np.ix_(train, columns)])
+        solution = machine.restrict(train).solve(K[np.ix_(train, train)], Y[np.ix_(train, columns)])
         decision = K[np.ix_(test, train)] @ solution.coef + solution.intercept
         truth = Y[np.ix_(test, columns)]
         scores.append(-np.mean((decision - truth) ** 2) if regression else _balanced_accuracy(decision, truth))
