@@ -22,7 +22,7 @@ METHODS = ("hedge", "om2")
 KERNELS = (kn.Gaussian(), kn.Gaussian(0.25), kn.Linear())
 
 
-@parametrize_with_checks([OnlineMKLClassifier(), OnlineMKLClassifier(method="om2", n_epochs=2)])
+@parametrize_with_checks([OnlineMKLClassifier(method="hedge"), OnlineMKLClassifier(n_epochs=2)])
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
@@ -138,7 +138,7 @@ def test_agrees_with_the_formulas(method, options, n_classes):
 
 def test_mistakes_are_what_predict_says_before_learning():
     views, y = data(n_classes=3)
-    clf = OnlineMKLClassifier().partial_fit(views[:5], y[:5], classes=[0, 1, 2])
+    clf = OnlineMKLClassifier(method="hedge").partial_fit(views[:5], y[:5], classes=[0, 1, 2])
     expected = clf.n_mistakes_
     for i in range(5, len(y)):
         expected += int(clf.predict(views[[i]])[0] != y[i])
@@ -231,7 +231,7 @@ def test_perceptron_mistakes_stay_within_the_bound_of_novikoff():
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     direction = np.array([0.5, -0.5, 0.5, 0.5])
     X = X[np.abs(X @ direction) > 0.15]
-    clf = OnlineMKLClassifier(kn.Linear(), n_epochs=5).fit(X, X @ direction > 0)
+    clf = OnlineMKLClassifier(kn.Linear(), method="hedge", n_epochs=5).fit(X, X @ direction > 0)
     assert 0 < clf.n_mistakes_ <= (1 / 0.15) ** 2
     assert clf.weights_.tolist() == [1.0]
 
@@ -253,7 +253,7 @@ def test_noise_kernel_loses_its_weight(method, options, n_classes):
 
 def test_sign_of_two_class_decisions_is_the_vote():
     views, y = data()
-    clf = OnlineMKLClassifier(list(KERNELS)).fit(views, y)
+    clf = OnlineMKLClassifier(list(KERNELS), method="hedge").fit(views, y)
     decisions = clf.decision_function(views)
     assert np.abs(decisions).max() <= 1 + 1e-12
     np.testing.assert_array_equal(clf.predict(views), clf.classes_[(decisions > 0).astype(int)])
@@ -389,9 +389,9 @@ def test_kernels_that_need_all_samples_are_refused(kernels, message):
     ("arguments", "message"),
     [
         ({"method": "perceptron"}, "method must be 'hedge' or 'om2', got 'perceptron'"),
-        ({"discount": 1.0}, "discount must be a number between 0 and 1"),
-        ({"discount": 0.0}, "discount must be a number between 0 and 1"),
-        ({"discount": math.nan}, "discount must be a number between 0 and 1"),
+        ({"method": "hedge", "discount": 1.0}, "discount must be a number between 0 and 1"),
+        ({"method": "hedge", "discount": 0.0}, "discount must be a number between 0 and 1"),
+        ({"method": "hedge", "discount": math.nan}, "discount must be a number between 0 and 1"),
         ({"method": "om2", "q": 1.5}, "q must be a finite number of at least 2, got 1.5"),
         ({"method": "om2", "q": math.inf}, "q must be a finite number of at least 2"),
         ({"n_epochs": 0}, "n_epochs must be an integer of at least 1, got 0"),

@@ -50,7 +50,7 @@ class OnlineMKLClassifier(ClassifierMixin, BankEstimator):
         normalisation and check count: nothing is stored, and values are double precision. Precomputed, centred and
         repaired kernels are refused, since they need all training samples. Give kernels of different magnitude a
         normalisation ("trace" or "spherical").
-    method : {"hedge", "om2"}, default="hedge"
+    method : {"om2", "hedge"}, default="om2"
         "hedge": a perceptron for each kernel, and a vote among them in which a kernel loses weight whenever its
         perceptron errs. Every perceptron keeps the samples it erred on, so useless kernels cost memory and time.
         "om2": one predictor on all kernels, corrected when a sample is within the margin; kernels weigh more the longer
@@ -99,7 +99,7 @@ class OnlineMKLClassifier(ClassifierMixin, BankEstimator):
     --------
     >>> import kernelweave as kw
     >>> views, y = kw.datasets.make_views(n_samples=400, n_useful=1, n_redundant=0, n_noise=1, random_state=0)
-    >>> clf = kw.OnlineMKLClassifier(kernels=kw.kernels.Gaussian())
+    >>> clf = kw.OnlineMKLClassifier(kernels=kw.kernels.Gaussian(), method="hedge")
     >>> for start in range(0, 400, 50):
     ...     batch = slice(start, start + 50)
     ...     clf = clf.partial_fit(views[batch], y[batch], classes=[0, 1])
@@ -112,7 +112,7 @@ class OnlineMKLClassifier(ClassifierMixin, BankEstimator):
     def __init__(
         self,
         kernels: Any = None,
-        method: str = "hedge",
+        method: str = "om2",
         discount: float | None = None,
         q: float | None = None,
         n_epochs: int = 1,

@@ -75,6 +75,9 @@ SOLVERS: dict[str, Solver] = {
     ),
 }
 
+#: Norm from which the closed form needs no more solves than Newton's method, and each is cheaper.
+_CLOSED_FORM_FROM = 4.0
+
 #: One of each set, to list what goes with what.
 _EXAMPLES = (
     Simplex(),
@@ -132,6 +135,8 @@ def _machine_fits(solver: Solver, machine: Machine, n_tasks: int) -> bool:
 
 def choose(weights: WeightSet) -> str:
     """The solver that ``solver="auto"`` stands for: what the benchmarks show to need least time."""
+    if isinstance(weights, LpBall) and weights.p >= _CLOSED_FORM_FROM:
+        return "alternating"
     for name in ("newton", "alternating", "mirror-descent", "projected-gradient"):
         if SOLVERS[name].fits(weights):
             return name
