@@ -334,3 +334,24 @@ def test_pairings_of_this_file_are_those_of_the_package() -> None:
     for solver, weight_set in PAIRINGS:
         assert check_pairing(solver, weight_set, SVM()) is SOLVERS[solver]
     assert {solver for solver, _ in PAIRINGS} == set(SOLVERS)
+
+
+def test_bounds_that_cross_by_rounding_agree() -> None:
+    """With float32 kernels the two bounds are computed from differently rounded sums; no row may show lower > upper."""
+    Ks, y = binary()
+    for seed in range(5):
+        order = np.random.default_rng(seed).permutation(len(y))
+        part = Ks[:, order][:, :, order]
+        saddle = run(
+            "newton", Saddle(bank_of(part, "float32"), SVM(1.0), Simplex(), y[order, None], Stopping(1e-12, 30))
+        )
+        assert np.all(saddle.history["lower"] <= saddle.history["upper"])
+
+
+def test_indefinite_kernels_are_suspected_when_bounds_cross() -> None:
+    Ks, y = binary()
+    saddle = Saddle(bank_of(Ks), SVM(1.0), Simplex(), y[:, None])
+    saddle.upper = 1.0
+    with pytest.warns(RuntimeWarning, match="not positive semi-definite"):
+        saddle.raise_lower(1.1)
+    assert saddle.gap == 0

@@ -24,7 +24,7 @@ def cutting_plane(saddle: Saddle) -> None:
         bundle.add(point)
         with saddle.clock("master"):
             weights, bound = bundle.minimum()
-        saddle.lower = max(saddle.lower, bound)
+        saddle.raise_lower(bound)
         if not saddle.proceed(point):
             return
         if np.abs(weights - point.weights).max() <= _SAME * weights.max():

@@ -26,7 +26,7 @@ def level(saddle: Saddle) -> None:
         bundle.add(point)
         with saddle.clock("master"):
             _, bound = bundle.minimum()
-        saddle.lower = max(saddle.lower, bound)
+        saddle.raise_lower(bound)
         if not saddle.proceed(point):
             return
         height = _SHARE_OF_UPPER * saddle.upper + (1 - _SHARE_OF_UPPER) * saddle.lower

@@ -14,6 +14,7 @@ and the best of each, over all points, is the certificate of the fit and its sto
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ Array = NDArray[np.float64]
 #: The machine is solved this much more accurately than the bounds are apart, never more coarsely than to 1 %.
 _MACHINE_SHARE = 0.1
 _COARSEST = 0.01
+#: Bounds that cross by less than this many units of rounding of a kernel value agree.
+_ROUNDING = 1e3
 
 HISTORY = np.dtype(
     [("iteration", np.int64), ("objective", float), ("upper", float), ("lower", float), ("gap", float)]
@@ -196,9 +199,29 @@ class Saddle:
         upper = point.value
         if self.weights.has_update and point.effective is point.weights:
             upper = min(upper, point.solution.loss + self._least_cost(point))
-        self.lower = max(self.lower, point.lower)
         if upper < self.upper:
             self.upper, self.best = upper, point
+        self.raise_lower(point.lower)
+
+    def raise_lower(self, bound: float) -> None:
+        """Take note of a lower bound on the optimum.
+
+        Both bounds hold at any accuracy of the machine, so they can only cross by the rounding of the kernels, and then
+        agree. If they cross by more, the problem is not the convex one that they are bounds for.
+        """
+        self.lower = max(self.lower, bound)
+        if self.lower > self.upper:
+            # The value itself can be zero (a nu-SVM on inseparable classes), the terms it is the sum of are not.
+            terms = float(self.best.h.sum()) if self.best is not None else 0.0
+            crossed = (self.lower - self.upper) / max(abs(self.upper), terms)
+            if crossed > max(_ROUNDING * float(np.finfo(self.bank.dtype).eps), 1e-9):
+                warnings.warn(
+                    f"The bounds on the optimum crossed by {crossed:.1e} of its value: a kernel is probably not "
+                    "positive semi-definite. Build the bank with check='always', which names it, or in float64.",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            self.lower = self.upper
 
     def _least_cost(self, point: Point) -> float:
         """Regulariser of the same f_j = b_j K_j v under the weights that suit them best."""

@@ -28,7 +28,7 @@ def smo(saddle: Saddle) -> None:
         with saddle.clock("machine"):
             moved = ascent.run(int(_ROUND * saddle.bank.n_samples) + 1)
         weights = ascent.weights()
-        saddle.lower = max(saddle.lower, ascent.value())
+        saddle.raise_lower(ascent.value())
         point = saddle.evaluate(weights, near=point)
         if not moved:
             saddle.proceed(point)
