@@ -136,9 +136,7 @@ def _print_table(console: Console, results: dict[str, Result]) -> None:
         "weight on noise  share of all weight given to the noise views; nobody told the methods which these are."
     )
     console.print("gap              the certificate: the objective reached is proven to be within this fraction of the")
-    console.print(
-        "                 best possible (worst of the ten digits); where weights are fixed, possible with them."
-    )
+    console.print("                 best possible (worst of the ten digits), for fixed weights the best with these.")
     console.print("seconds          time to learn all ten digits, one against the rest, kernels included.\n")
 
 

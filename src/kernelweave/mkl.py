@@ -152,8 +152,7 @@ class MKLClassifier(ClassifierMixin, BankEstimator):
         weights = parse_weights(self.weights)
         bank = self._build(X)
         # Weights that no column can change need one combined kernel only: all columns are one problem.
-        shared = isinstance(weights.resolve(bank, machine, Y) if isinstance(weights, OnePoint) else weights, OnePoint)
-        columns = [Y] if shared else [Y[:, [k]] for k in range(Y.shape[1])]
+        columns = [Y] if isinstance(weights, OnePoint) else [Y[:, [k]] for k in range(Y.shape[1])]
         fits = self._solve(bank, machine, [(weights, part) for part in columns])
         self._store(bank, fits, one_vector=Y.shape[1] == 1 and not self._multilabel)
         if self.probability:

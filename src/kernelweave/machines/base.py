@@ -8,7 +8,7 @@ A machine knows nothing of weights or banks beyond :meth:`Machine.curvature`, wh
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -51,7 +51,7 @@ class Solution:
     steps : int
         Inner iterations spent.
     state : Any
-        What the machine wants to find again (in :meth:`Machine.curvature`).
+        What the machine would like to find again in :meth:`Machine.curvature`, but can do without.
     """
 
     coef: Array
@@ -107,6 +107,11 @@ class Machine(ABC):
         """The same machine for a part of the samples (per-sample settings are cut accordingly)."""
 
 
+def blas_threads(size: int) -> AbstractContextManager[Any]:
+    """One BLAS thread for factorisations of up to a moderate size, all threads for large ones."""
+    return one_blas_thread() if size < _WORTH_THREADS else nullcontext()
+
+
 def projected_curvature(K: NDArray, free: NDArray[np.intp], constraints: Array, R: Array) -> Array:
     """``R P R'`` with ``P = A^-1 - A^-1 E (E'A^-1 E)^-1 E'A^-1``: curvature of a quadratic under kept sums.
 
@@ -119,7 +124,7 @@ def projected_curvature(K: NDArray, free: NDArray[np.intp], constraints: Array, 
         Rows of E'.
     R : array of shape (n_kernels, f)
     """
-    with one_blas_thread() if len(free) < _WORTH_THREADS else nullcontext():
+    with blas_threads(len(free)):
         return _projected_curvature(K, free, constraints, R)
 
 

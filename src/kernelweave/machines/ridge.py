@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from .base import Array, Machine, Products, Solution
+from .base import Array, Machine, Products, Solution, blas_threads
 
 
 @dataclass
@@ -50,12 +50,20 @@ class Ridge(Machine):
     def _ridge(self, n: int) -> Array:
         return 1.0 / (self.C * (np.ones(n) if self.sample_weight is None else self.sample_weight))
 
+    def _factor(self, K: NDArray) -> tuple[NDArray, bool]:
+        """Cholesky factor of K with the ridge on its diagonal; the one matrix of that size this machine makes."""
+        system = K.T.astype(np.float64, order="F")  # the transpose of a symmetric C array is laid out as LAPACK wants
+        system[np.diag_indices(len(K))] += self._ridge(len(K))
+        return cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
+
     def solve(self, K: NDArray, Y: Array, start: Solution | None = None, accuracy: float = 1e-3) -> Solution:
         """See :meth:`Machine.solve`. The system is solved directly, so `start` and `accuracy` have nothing to do."""
+        with blas_threads(len(Y)):
+            return self._solve(K, Y)
+
+    def _solve(self, K: NDArray, Y: Array) -> Solution:
         ridge = self._ridge(len(Y))
-        system = K.astype(np.float64)
-        system[np.diag_indices(len(Y))] += ridge
-        factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
+        factor = self._factor(K)
         V = cho_solve(factor, Y, check_finite=False)
         intercept = np.zeros(Y.shape[1])
         if self.fit_intercept:
@@ -76,12 +84,17 @@ class Ridge(Machine):
 
     def curvature(self, K: NDArray, Y: Array, solution: Solution, bank: Products) -> Array:
         """See :meth:`Machine.curvature`. Exact: the optimal value is smooth in the weights."""
+        with blas_threads(len(Y)):
+            return self._curvature(K, Y, solution, bank)
+
+    def _curvature(self, K: NDArray, Y: Array, solution: Solution, bank: Products) -> Array:
         everyone = np.arange(len(Y))
         H = np.zeros((bank.n_kernels, bank.n_kernels))
-        ones = cho_solve(solution.state, np.ones(len(Y)), check_finite=False)
+        factor = self._factor(K) if solution.state is None else solution.state
+        ones = cho_solve(factor, np.ones(len(Y)), check_finite=False)
         for v in solution.coef.T:
             R = bank.products(v, everyone)
-            H += R @ cho_solve(solution.state, R.T, check_finite=False)
+            H += R @ cho_solve(factor, R.T, check_finite=False)
             if self.fit_intercept:
                 held = R @ ones
                 H -= np.outer(held, held) / ones.sum()

@@ -123,6 +123,7 @@ class Saddle:
         self._kernel: NDArray | None = None
         self._kernel_of: Array | None = None
         self._last: Point | None = None
+        self._latest: Solution | None = None
 
     @property
     def gap(self) -> float:
@@ -172,6 +173,8 @@ class Saddle:
         if accuracy is None:
             accuracy = self.machine_accuracy
         solution = near.solution if near else None
+        if self._latest is not None:
+            self._latest.state = None  # as large as a kernel, and of use only while its point is the newest
         scale = None
         while True:
             effective = weights if scale is None else weights * scale
@@ -191,6 +194,7 @@ class Saddle:
             if settled:
                 h = scale * h
                 break
+        self._latest = solution
         point = Point(weights, effective, solution, h, value, solution.linear - self.weights.support(h))
         self._book(point)
         return point
