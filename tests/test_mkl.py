@@ -24,8 +24,9 @@ from kernelweave.kernels import FromFunction, Gaussian, Linear
 
 ESTIMATORS = [kw.MKLClassifier(), kw.MKLRegressor()]
 
-# scikit-learn's own SVC and NuSVC are excused from this check as well: it asks for decision values equal to 1e-7, which
-# needs the exact optimum, and the bandwidth of the default kernels is the mean distance of the samples given.
+# scikit-learn's own LinearSVC and NuSVC are excused from this check as well. It asks for decision values equal to 1e-7,
+# which needs the exact optimum, and the bandwidth of the default kernels is the mean distance of the samples given.
+# What the check is about, with a fixed bandwidth and a small tolerance, is tested below.
 EXCUSED = {"check_sample_weight_equivalence_on_dense_data": "kernel bandwidths are means over the given samples"}
 
 
@@ -165,6 +166,20 @@ def test_weights_of_samples_and_classes():
     left_out = clone(exact).fit(X, y, sample_weight=np.r_[np.zeros(20), np.ones(130)])
     without = clone(exact).fit(X[20:], y[20:])
     np.testing.assert_allclose(left_out.decision_function(X), without.decision_function(X), atol=1e-4)
+
+
+@pytest.mark.parametrize("estimator", [kw.MKLClassifier, kw.MKLRegressor])
+def test_a_sample_of_weight_two_is_the_sample_twice(two_classes, estimator):
+    views, y = two_classes
+    kernels = [Gaussian(gamma=0.05), Gaussian(gamma=0.2)]
+    bank = kw.KernelBank(kernels, dtype="float64")
+    weight = np.random.default_rng(0).integers(0, 3, size=len(y))
+    weighted = estimator(bank, weights="l2", tol=1e-9).fit(views, y, sample_weight=weight)
+    repeated = estimator(bank, weights="l2", tol=1e-9).fit(
+        views[np.repeat(np.arange(len(y)), weight)], np.repeat(y, weight)
+    )
+    scores = "decision_function" if estimator is kw.MKLClassifier else "predict"
+    np.testing.assert_allclose(getattr(weighted, scores)(views), getattr(repeated, scores)(views), atol=1e-4)
 
 
 def test_best_kernel_by_cross_validation_takes_sample_weights(two_classes):
