@@ -114,7 +114,7 @@ def support(weight_set: WeightSet, norms: cp.Variable, constraints: list[Any]) -
         case Grouped(groups=groups, r=r):
             largest = cp.hstack([cp.max(norms[list(members)]) for members in groups])
             return cp.square(lp_norm(largest, 1.0 if r == np.inf else 2 * r / (2 * r - 1))) / 2
-    raise NotImplementedError(f"no conic form of {weight_set!r} was written")
+    raise ValueError(f"no conic form of {weight_set!r} was written")
 
 
 def conjugate(p: float) -> float:

@@ -21,6 +21,7 @@ from .machines import Machine
 from .solvers import PUBLISHED, Saddle, Stopping, run
 from .views import KernelStack, Views, as_views
 from .weights import WeightSet
+from .weights.base import DUST
 
 Array = NDArray[np.float64]
 
@@ -183,7 +184,7 @@ def solve_task(
     assert best is not None
     effective = best.effective
     return Fit(
-        weights=np.where(effective < 1e-9 * effective.max(), 0.0, effective),
+        weights=np.where(effective < DUST * effective.max(), 0.0, effective),
         coef=best.solution.coef,
         intercept=best.solution.intercept,
         objective=saddle.upper,

@@ -220,14 +220,15 @@ class MKLClassifier(ClassifierMixin, BankEstimator):
         return np.array([_sigmoid(scores[:, k], Y[:, k]) for k in range(Y.shape[1])])
 
     def _folds(self, Y: Array) -> Any:
-        seed = np.random.RandomState(self.random_state) if isinstance(self.random_state, int) else self.random_state
         if self._multilabel:
-            return KFold(min(_CALIBRATION_FOLDS, len(Y)), shuffle=True, random_state=seed).split(Y)
+            return KFold(min(_CALIBRATION_FOLDS, len(Y)), shuffle=True, random_state=self.random_state).split(Y)
         codes = Y.argmax(axis=1) if Y.shape[1] > 1 else (Y[:, 0] > 0).astype(int)
         rarest = int(np.bincount(codes).min())
         if rarest < 2:
             raise ValueError("probability=True needs at least two samples of every class to hold some out.")
-        return StratifiedKFold(min(_CALIBRATION_FOLDS, rarest), shuffle=True, random_state=seed).split(Y, codes)
+        return StratifiedKFold(min(_CALIBRATION_FOLDS, rarest), shuffle=True, random_state=self.random_state).split(
+            Y, codes
+        )
 
     def decision_function(self, X: Any) -> Array:
         """Scores of shape (n_samples,) for two classes (positive: ``classes_[1]``), else (n_samples, n_classes)."""

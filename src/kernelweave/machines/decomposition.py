@@ -107,15 +107,19 @@ def _best_multiplier(g: Array, up: Array, down: Array) -> float:
     return float(g[order[k]])
 
 
-def maximise(K: NDArray, problem: BoxDual, v: Array, accuracy: float, max_steps: int = 10_000_000) -> BoxSolution:
+def maximise(
+    K: NDArray, problem: BoxDual, v: Array, accuracy: float, max_steps: int = 10_000_000, g: Array | None = None
+) -> BoxSolution:
     """Solve the dual problem from the feasible point `v` until the exact gap is at most `accuracy` (absolute).
+
+    Whoever knows the gradient `g` at `v` gives it, which saves reading the kernel for it.
 
     Rounds of coordinate steps alternate with the certificate. Except in the first round of a cold start, samples that
     sit at a bound and pull outwards are left out (shrinking): if enough of them are, the rest is copied into a matrix
     of its own, so that the inner loops keep reading contiguous rows.
     """
     v = v.copy()
-    g = gradient(K, problem, v)
+    g = gradient(K, problem, v) if g is None else g.copy()
     gap, multipliers = certificate(problem, v, g)
     steps, budget = 0, max(len(v) // 4, 100)
     started = bool(np.any((v > problem.lower) & (v < problem.upper)))  # then bounds already mean something

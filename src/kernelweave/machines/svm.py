@@ -88,7 +88,7 @@ def _to_accuracy(K: NDArray, problem: BoxDual, v: Array, accuracy: float) -> Box
         if result.gap <= target:
             return replace(result, steps=steps)
         before = result
-        result = maximise(K, problem, result.v, 0.99 * target)
+        result = maximise(K, problem, result.v, 0.99 * target, g=result.g)
         steps += result.steps
         if result.steps == 0 or result.gap >= before.gap:
             return replace(result if result.gap < before.gap else before, steps=steps)
