@@ -207,9 +207,7 @@ def main():
     def wanted(part):
         return arguments.only in (None, part)
 
-    print(
-        f"{numba.get_num_threads()} threads; times are medians of {repeats}, whole fits of peers of three, SILP of one\n"
-    )
+    print(f"{numba.get_num_threads()} threads; medians of {repeats}, of three for whole fits of peers, SILP once\n")
     print(f"{'':<52s} {'ours':>11s} {'peer':>11s} {'ratio':>9s}")
     for n in sizes:
         if wanted("svm"):
