@@ -2,7 +2,56 @@
 
 from __future__ import annotations
 
-from .measures import average_precision, mean_average_precision
+from .formulas import MEASURES, Measured
+from .measures import (
+    auc,
+    average_precision,
+    coverage,
+    f1_at,
+    lrap,
+    mean_average_precision,
+    measure,
+    one_error,
+    precision_at,
+    ranking_loss,
+    recall_at,
+)
 from .plots import plot_history, plot_weights, weight_bars
+from .protocol import RemovedLabels, most_frequent_labels, remove_labels, rows_with_at_least
+from .scorers import scorer
+from .splits import MultilabelStratifiedKFold, MultilabelStratifiedShuffleSplit, RepeatedMultilabelStratifiedKFold
+from .summary import DEFAULT_MEASURES, Evaluation, evaluate, subpopulations
+from .tables import Table, summary_table
 
-__all__ = ["average_precision", "mean_average_precision", "plot_history", "plot_weights", "weight_bars"]
+__all__ = [
+    "DEFAULT_MEASURES",
+    "MEASURES",
+    "Evaluation",
+    "Measured",
+    "MultilabelStratifiedKFold",
+    "MultilabelStratifiedShuffleSplit",
+    "RemovedLabels",
+    "RepeatedMultilabelStratifiedKFold",
+    "Table",
+    "auc",
+    "average_precision",
+    "coverage",
+    "evaluate",
+    "f1_at",
+    "lrap",
+    "mean_average_precision",
+    "measure",
+    "most_frequent_labels",
+    "one_error",
+    "plot_history",
+    "plot_weights",
+    "precision_at",
+    "ranking_loss",
+    "recall_at",
+    "remove_labels",
+    "rows_with_at_least",
+    "scorer",
+    "subpopulations",
+    "summary_table",
+    "weight_bars",
+]
