@@ -52,6 +52,8 @@ class Solution:
         Inner iterations spent.
     state : Any
         What the machine would like to find again in :meth:`Machine.curvature`, but can do without.
+    inner : Any
+        What a warm start needs beside `coef`, for machines whose `coef` is a sum of other duals.
     """
 
     coef: Array
@@ -61,6 +63,7 @@ class Solution:
     quadratic: float
     steps: int = 0
     state: Any = field(default=None, repr=False)
+    inner: Any = field(default=None, repr=False)
 
     @property
     def primal(self) -> float:
@@ -81,8 +84,12 @@ class Solution:
 class Machine(ABC):
     """Learns on one kernel; see the module docstring for the problem."""
 
-    #: "classifier" (targets are -1 and +1) or "regressor".
+    #: "classifier" (targets are -1 and +1, 0 where a label was never judged), "ranker" (the same) or "regressor".
     kind: str = "classifier"
+
+    #: Whether the primal objective is a loss plus half the squared norm of the decision function, as the problem above
+    #: says: then it is smooth in the kernel weights, and the parts f_j can be re-weighted. A maximum of several is not.
+    additive: bool = True
 
     @abstractmethod
     def solve(self, K: NDArray, Y: Array, start: Solution | None = None, accuracy: float = 1e-3) -> Solution:
@@ -102,9 +109,20 @@ class Machine(ABC):
     def curvature(self, K: NDArray, Y: Array, solution: Solution, bank: Products) -> Array:
         """Second derivative of the optimal value in the kernel weights, shape (n_kernels, n_kernels)."""
 
+    def cut(self, solution: Solution) -> Array:
+        """The signed duals whose S and energies make up the value, shape (n_samples, any): all, where it is a sum."""
+        return solution.coef
+
     @abstractmethod
     def restrict(self, samples: NDArray[np.intp]) -> Machine:
         """The same machine for a part of the samples (per-sample settings are cut accordingly)."""
+
+
+def product(K: NDArray, V: Array, block: int = 512) -> Array:
+    """``K @ V`` accumulated in float64 without a float64 copy of all of K."""
+    if K.dtype == np.float64:
+        return K @ V
+    return np.concatenate([K[i : i + block].astype(np.float64) @ V for i in range(0, len(K), block)])
 
 
 def blas_threads(size: int) -> AbstractContextManager[Any]:

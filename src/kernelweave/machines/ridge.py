@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from .base import Array, Machine, Products, Solution, blas_threads
+from .base import Array, Machine, Products, Solution, blas_threads, product
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Ridge(Machine):
             ones = cho_solve(factor, np.ones(len(Y)), check_finite=False)
             intercept = V.sum(axis=0) / ones.sum()
             V -= np.outer(ones, intercept)
-        fitted = _product(K, V)
+        fitted = product(K, V)
         residual = Y - fitted - intercept
         return Solution(
             coef=V,
@@ -103,10 +103,3 @@ class Ridge(Machine):
     def restrict(self, samples: NDArray[np.intp]) -> Ridge:
         """See :meth:`Machine.restrict`."""
         return self if self.sample_weight is None else replace(self, sample_weight=self.sample_weight[samples])
-
-
-def _product(K: NDArray, V: Array, block: int = 512) -> Array:
-    """``K @ V`` accumulated in float64 without a float64 copy of all of K."""
-    if K.dtype == np.float64:
-        return K @ V
-    return np.concatenate([K[i : i + block].astype(np.float64) @ V for i in range(0, len(K), block)])
