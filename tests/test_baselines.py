@@ -76,9 +76,9 @@ def test_order_of_labels_does_not_matter(estimator):
 
 
 @each_estimator
-def test_one_label_is_a_matrix_with_one_column(estimator):
+def test_one_label_as_tags_has_one_column(estimator):
     X, Y = data()
-    one = estimator.fit(X, Y[:, [0]])
+    one = estimator.fit(X, [["it"] if y > 0 else [] for y in Y[:, 0]])
     assert one.decision_function(X).shape == one.predict(X).shape == (60, 1)
     scores = one.decision_function(X)[:, 0]
     classes = estimator.fit(X, np.where(Y[:, 0] > 0, "yes", "no"))

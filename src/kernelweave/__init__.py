@@ -18,34 +18,43 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import datasets, evaluation, kernels, machines, solvers, weights
+    from . import datasets, evaluation, kernels, labels, machines, solvers, weights
+    from .baselines import MLLS, MLkNN
     from .kernels import KernelBank
     from .mkl import MKLClassifier, MKLRegressor
     from .online import OnlineMKLClassifier
+    from .ranking import LabelRanker
     from .views import KernelStack, Views
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "MLLS",
     "KernelBank",
     "KernelStack",
+    "LabelRanker",
     "MKLClassifier",
     "MKLRegressor",
+    "MLkNN",
     "OnlineMKLClassifier",
     "Views",
     "__version__",
     "datasets",
     "evaluation",
     "kernels",
+    "labels",
     "machines",
     "solvers",
     "weights",
 ]
 
-_SUBMODULES = frozenset({"datasets", "evaluation", "kernels", "machines", "solvers", "weights"})
+_SUBMODULES = frozenset({"datasets", "evaluation", "kernels", "labels", "machines", "solvers", "weights"})
 _HOME_OF = {
     "KernelBank": "kernels",
     "KernelStack": "views",
+    "LabelRanker": "ranking",
+    "MLLS": "baselines",
+    "MLkNN": "baselines",
     "MKLClassifier": "mkl",
     "MKLRegressor": "mkl",
     "OnlineMKLClassifier": "online",

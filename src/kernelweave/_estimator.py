@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
 from .kernels import Bank, Gaussian, KernelBank
-from .machines import Machine
-from .solvers import PUBLISHED, Saddle, Stopping, run
+from .machines import Machine, Solution
+from .solvers import PUBLISHED, Saddle, StochasticApproximation, Stopping, run
 from .views import KernelStack, Views, as_views
 from .weights import WeightSet
 from .weights.base import DUST
@@ -53,7 +53,7 @@ class BankEstimator(BaseEstimator):
 
     kernels: Any
     weights: Any
-    solver: str
+    solver: str | StochasticApproximation
     tol: float
     max_iter: int
     stopping: str
@@ -103,23 +103,28 @@ class BankEstimator(BaseEstimator):
             raise ValueError(f"max_iter must be at least 1, got {self.max_iter!r}.")
         return Stopping(tol=self.tol, max_iter=self.max_iter)
 
+    def _solver(self) -> str | StochasticApproximation:
+        """The solver as :func:`run` takes it."""
+        return self.solver
+
     def _solve(self, bank: Bank, machine: Machine, tasks: list[tuple[WeightSet, Array]]) -> list[Fit]:
         """Solve one problem per task, a weight set and target columns of shape (n_samples, n_columns)."""
-        stopping = self._stopping()
+        stopping, solver = self._stopping(), self._solver()
         if len(tasks) == 1 or self.n_jobs in (None, 1):
             fits = [
-                solve_task(bank, machine, *task, self.solver, stopping, self._reporter(k, len(tasks)))
+                solve_task(bank, machine, *task, solver, stopping, self._reporter(k, len(tasks)))
                 for k, task in enumerate(tasks)
             ]
         else:
             fits = Parallel(n_jobs=self.n_jobs)(
-                delayed(solve_task)(bank, machine, *task, self.solver, stopping) for task in tasks
+                delayed(solve_task)(bank, machine, *task, solver, stopping) for task in tasks
             )
         short = [fit.gap for fit in fits if not fit.converged]
         if short:
+            advice = getattr(solver, "advice", "Raise max_iter or tol, or choose another solver.")
             warnings.warn(
                 f"{len(short)} of {len(fits)} problem(s) stopped at a relative duality gap of up to {max(short):.2g}, "
-                f"short of {stopping.tol:.2g}. Raise max_iter or tol, or choose another solver.",
+                f"short of {stopping.tol:.2g}. {advice}",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -173,7 +178,7 @@ def solve_task(
     machine: Machine,
     weights: WeightSet,
     Y: Array,
-    solver: str,
+    solver: str | StochasticApproximation,
     stopping: Stopping,
     on_iteration: Callable[[np.void], None] | None = None,
 ) -> Fit:
@@ -194,3 +199,19 @@ def solve_task(
         adds=saddle.adds,
         history=saddle.history,
     )
+
+
+def held_out_scores(
+    K: NDArray, machine: Machine, Y: Array, fit: Fit, folds: Iterable[tuple[NDArray, NDArray]], accuracy: float
+) -> Array:
+    """Scores of every sample by a machine that has not seen it, on one combined kernel; shape of Y.
+
+    Each fold starts from what the fit on all samples found for the samples it keeps.
+    """
+    scores = np.empty_like(Y)
+    for train, held in folds:
+        start = Solution(fit.coef[train], fit.intercept, 0.0, 0.0, 0.0)
+        part = np.ascontiguousarray(K[np.ix_(train, train)])
+        trained = machine.restrict(train).solve(part, Y[train], start=start, accuracy=accuracy)
+        scores[held] = K[np.ix_(held, train)] @ trained.coef + trained.intercept
+    return scores

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import svd
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.neighbors import NearestNeighbors
@@ -21,7 +21,7 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .labels import Labels, Signs, as_labels, is_tags
+from .labels import Labels, Signs, as_labels, is_label_matrix
 
 Array = NDArray[np.float64]
 
@@ -47,7 +47,7 @@ class LabelScorer(ClassifierMixin, BaseEstimator):
         """Targets as columns of signs; sets `classes_` and `multilabel_`. Two classes are one column."""
         if y is None:
             raise ValueError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
-        self.multilabel_ = _is_label_matrix(y)
+        self.multilabel_ = is_label_matrix(y)
         if self.multilabel_:
             labels = as_labels(y)
             self.classes_ = labels.names
@@ -82,20 +82,6 @@ class LabelScorer(ClassifierMixin, BaseEstimator):
         if self.multilabel_:
             return (scores > 0).astype(int)
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
-
-
-def _is_label_matrix(y: Any) -> bool:
-    """Whether y is a label matrix; a single column is one unless it holds something else than judgements."""
-    if isinstance(y, Labels) or issparse(y) or hasattr(y, "columns") or is_tags(y):
-        return True
-    y = np.asarray(y)
-    if y.ndim != 2 or y.shape[1] != 1:
-        return y.ndim == 2
-    try:
-        values = y.astype(np.float64)
-    except (TypeError, ValueError):
-        return False
-    return bool(np.all(np.isnan(values) | np.isin(values, (-1.0, 0.0, 1.0))))
 
 
 class MLkNN(LabelScorer):

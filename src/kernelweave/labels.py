@@ -104,6 +104,26 @@ def as_labels(Y: Any, names: ArrayLike | None = None, what: str = "Y") -> Labels
     return labels
 
 
+def is_label_matrix(y: Any) -> bool:
+    """Whether y has labels, several or none for a sample, rather than one class."""
+    if isinstance(y, Labels) or issparse(y) or is_tags(y):
+        return True
+    try:
+        shape = np.asarray(y).shape
+    except ValueError:  # rows of different length: scikit-learn says what is wrong with them
+        return False
+    # One column is a vector of classes, as everywhere in scikit-learn, unless some of it was never judged.
+    return len(shape) == 2 and (shape[1] != 1 or _has_missing(y))
+
+
+def _has_missing(y: Any) -> bool:
+    if np.ma.getmaskarray(y).any():
+        return True
+    if hasattr(y, "isna"):
+        return bool(np.any(y.isna()))
+    return any(value is None or value != value for value in np.asarray(y).ravel().tolist())
+
+
 def is_tags(Y: Any) -> bool:
     """Whether Y is a sequence of collections of tags rather than a matrix."""
     Y = _listed(Y)

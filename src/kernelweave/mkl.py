@@ -14,13 +14,17 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted
 
-from ._estimator import Array, BankEstimator, Fit
+from ._estimator import Array, BankEstimator, Fit, held_out_scores
 from .kernels import Bank
+from .labels import Labels, as_labels, is_label_matrix
 from .machines import SVM, Machine, Ridge
-from .weights import parse_weights
+from .machines.worst_class import WorstClass
+from .solvers import StochasticApproximation
+from .weights import WeightSet, parse_weights
+from .weights.chosen import Chosen
 from .weights.fixed import OnePoint
 
 #: Folds for the out-of-fold scores that probabilities are calibrated on.
@@ -36,8 +40,9 @@ def _wants_probability(estimator: MKLClassifier) -> bool:
 class MKLClassifier(ClassifierMixin, BankEstimator):
     """Classification with a learned combination of kernels.
 
-    One problem a class (one-vs-rest), or one for two classes; every problem has its own kernel weights and carries a
-    duality gap. See the page "the four nouns" for what `weights` and `solver` may be combined to.
+    One problem a class (one-vs-rest) or label, or one for two classes. Each has its own kernel weights, or all share
+    one vector of them (`sharing`), and carries a duality gap. See the page "the four nouns" for what `weights` and
+    `solver` may be combined to.
 
     Parameters
     ----------
@@ -46,9 +51,17 @@ class MKLClassifier(ClassifierMixin, BankEstimator):
     weights : str, WeightSet or list of float, default="l1"
         The set the kernel weights come from: "l1" (sparse), "l2", "l4", ..., "linf", "average", "sum", "best" (single
         kernel by cross-validation), "alignment", "entropy", an object of :mod:`kernelweave.weights`, or the weights.
-    solver : str, default="auto"
+    solver : str or StochasticApproximation, default="auto"
         "newton", "cutting-plane", "level", "reduced-gradient", "projected-gradient", "mirror-descent", "alternating",
-        "smo", or "auto": what the benchmarks show to be fastest for the weight set.
+        "smo", or "auto": what the benchmarks show to be fastest for the weight set. With ``sharing="worst-case"``:
+        "level" (auto) or "cutting-plane", which are exact, or "stochastic" (ML-MKL-SA), cheap and approximate, whose
+        settings are those of :class:`kernelweave.solvers.StochasticApproximation`.
+    sharing : {"none", "sum", "worst-case"}, default="none"
+        What several classes or labels have in common. "none": each learns weights of its own. "sum" (ML-MKL-Sum): one
+        weight vector that is best for the sum of their objectives. "worst-case": one weight vector that is best for the
+        class whose objective is largest. A shared vector is learned several times faster where there are many classes,
+        and predicts with one combined kernel. It changes nothing for two classes. Weights that are not learned but
+        chosen ("best", "alignment") are then chosen once for all classes.
     C : float, default=1.0
         Cost of a margin error. It means different things in different weight sets (uniform l2 weights are larger than
         uniform l1 weights): tune it for each.
@@ -68,16 +81,17 @@ class MKLClassifier(ClassifierMixin, BankEstimator):
         Problems solved in parallel, by joblib; compiled loops use all threads in any case.
     verbose : int, default=0
     random_state : int, RandomState or None
-        Shuffles the calibration folds.
+        Shuffles the calibration folds; seeds the draws of ``solver="stochastic"``.
 
     Attributes
     ----------
-    weights_ : array of shape (n_kernels,), or (n_classes, n_kernels) for more than two classes or labels
+    weights_ : array of shape (n_kernels,), or (n_classes, n_kernels) for more than two classes or labels, not shared
     kernel_names_ : tuple of str
     classes_ : array of shape (n_classes,)
+        The classes, or the names of the labels: columns of a frame, tags, or 0, 1, ...
     gap_ : float
         Relative duality gap reached (the largest of all problems).
-    objective_ : float, or array of shape (n_classes,)
+    objective_ : float, or array of shape (n_classes,) if nothing is shared
     converged_ : bool
     n_iter_ : int
     history_ : structured array with a row an iteration, or a list of them, one a problem
@@ -102,7 +116,8 @@ class MKLClassifier(ClassifierMixin, BankEstimator):
         self,
         kernels: Any = None,
         weights: Any = "l1",
-        solver: str = "auto",
+        solver: str | StochasticApproximation = "auto",
+        sharing: str = "none",
         C: float = 1.0,
         fit_intercept: bool = True,
         machine: Machine | None = None,
@@ -118,6 +133,7 @@ class MKLClassifier(ClassifierMixin, BankEstimator):
         self.kernels = kernels
         self.weights = weights
         self.solver = solver
+        self.sharing = sharing
         self.C = C
         self.fit_intercept = fit_intercept
         self.machine = machine
@@ -141,7 +157,10 @@ class MKLClassifier(ClassifierMixin, BankEstimator):
         Parameters
         ----------
         X : Views, mapping, array of shape (n_samples, n_features), frame, KernelStack or (n_kernels, n, n) array
-        y : array of shape (n_samples,), or indicator matrix of shape (n_samples, n_labels)
+        y : array of shape (n_samples,), or labels
+            Classes; or a label matrix of shape (n_samples, n_labels) of 0 and 1 or of -1 and +1, dense, sparse or a
+            frame, with NaN, None or a mask where a label was never judged; or a list of tags a sample. A sample takes
+            no part in the problem of a label that was not judged for it.
         sample_weight : array of shape (n_samples,), optional
             Multiplies C sample by sample.
         """
@@ -150,40 +169,53 @@ class MKLClassifier(ClassifierMixin, BankEstimator):
         check_consistent_length(np.empty(self._n_samples(X)), Y)
         machine = self._machine(y, sample_weight, len(Y))
         weights = parse_weights(self.weights)
+        shared = self._shared()
         bank = self._build(X)
+        # A column with one side only has nothing to learn: it takes no part, and its constant is set afterwards.
+        learned = np.any(Y > 0, axis=0) & np.any(Y < 0, axis=0)
+        targets = np.where(learned, Y, 0.0)
         # Weights that no column can change need one combined kernel only: all columns are one problem.
-        columns = [Y] if isinstance(weights, OnePoint) else [Y[:, [k]] for k in range(Y.shape[1])]
-        fits = self._solve(bank, machine, [(weights, part) for part in columns])
-        self._store(bank, fits, one_vector=Y.shape[1] == 1 and not self._multilabel)
+        together = shared or isinstance(weights, OnePoint)
+        columns = [targets] if together else [targets[:, [k]] for k in range(Y.shape[1])]
+        fits = self._solve(bank, self._joint(machine, weights, Y.shape[1]), [(weights, part) for part in columns])
+        self._store(bank, fits, one_vector=shared or (Y.shape[1] == 1 and not self._multilabel))
+        self.intercept_ = np.where(learned, self.intercept_, np.sign(Y.sum(axis=0)))
+        self._never_judged = ~Y.any(axis=0)
         if self.probability:
-            self._platt = self._calibrate(bank, machine, Y, fits)
+            self._platt = self._calibrate(bank, machine, Y, targets, fits)
         return self
 
-    def _columns(self, y: ArrayLike) -> Array:
-        """Targets as columns of -1 and +1; sets `classes_`."""
+    def _shared(self) -> bool:
+        """Whether there is one weight vector for all columns."""
+        if self.sharing not in ("none", "sum", "worst-case"):
+            raise ValueError(f"sharing must be 'none', 'sum' or 'worst-case', got {self.sharing!r}.")
+        return self.sharing != "none"
+
+    def _joint(self, machine: Machine, weights: WeightSet, n_columns: int) -> Machine:
+        """The machine of the problem that weights are learned for; where none are learned there is no worst class."""
+        learned = not isinstance(weights, OnePoint | Chosen)
+        return WorstClass(machine) if self.sharing == "worst-case" and learned and n_columns > 1 else machine
+
+    def _solver(self) -> str | StochasticApproximation:
+        return StochasticApproximation(random_state=self.random_state) if self.solver == "stochastic" else self.solver
+
+    def _columns(self, y: Any) -> Array:
+        """Targets as columns of -1 and +1, with 0 where a label was never judged; sets `classes_`."""
         if y is None:
             raise ValueError("This MKLClassifier requires y to be passed, but the target y is None.")
-        check_classification_targets(y)
-        self._multilabel = type_of_target(y) == "multilabel-indicator"
+        self._multilabel = is_label_matrix(y)
         if self._multilabel:
-            Y = check_array(y, accept_sparse="csr", dtype=None)
-            Y = np.where(np.asarray(Y.todense() if hasattr(Y, "todense") else Y) > 0, 1.0, -1.0)
-            self.classes_ = np.arange(Y.shape[1])
-            constant = np.flatnonzero(np.abs(Y.sum(axis=0)) == len(Y))
-            if len(constant):
-                warnings.warn(
-                    f"Label column(s) {constant.tolist()} are the same for every sample: nothing can be learned there, "
-                    "the constant is predicted.",
-                    UserWarning,
-                    stacklevel=3,
-                )
-            return Y
+            labels = as_labels(y, what="y")
+            self.classes_ = labels.names
+            _warn_of_constant_columns(labels)
+            return labels.signs.astype(np.float64)
+        check_classification_targets(y)
         y = column_or_1d(y, warn=True)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
                 f"The classifier needs samples of at least 2 classes, but y contains only one class: "
-                f"{self.classes_[0]!r}."
+                f"{self.classes_.tolist()[0]!r}."
             )
         if len(self.classes_) == 2:
             return np.where(codes == 1, 1.0, -1.0)[:, None]
@@ -203,7 +235,7 @@ class MKLClassifier(ClassifierMixin, BankEstimator):
         by_class = compute_sample_weight(self.class_weight, column_or_1d(y))
         return SVM(self.C, self.fit_intercept, by_class if factors is None else by_class * factors)
 
-    def _calibrate(self, bank: Bank, machine: Machine, Y: Array, fits: list[Fit]) -> Array:
+    def _calibrate(self, bank: Bank, machine: Machine, Y: Array, targets: Array, fits: list[Fit]) -> Array:
         """Slope and offset of a sigmoid for each column, from scores of samples held out at the learned weights."""
         scores = np.empty_like(Y)
         folds = list(self._folds(Y))
@@ -212,11 +244,7 @@ class MKLClassifier(ClassifierMixin, BankEstimator):
             part = slice(start, start + len(fit.intercept))
             start = part.stop
             K = bank.combine(fit.weights)
-            for train, held in folds:
-                trained = machine.restrict(train).solve(
-                    np.ascontiguousarray(K[np.ix_(train, train)]), Y[train, part], accuracy=self.tol
-                )
-                scores[held, part] = K[np.ix_(held, train)] @ trained.coef + trained.intercept
+            scores[:, part] = held_out_scores(K, machine, targets[:, part], fit, folds, self.tol)
         return np.array([_sigmoid(scores[:, k], Y[:, k]) for k in range(Y.shape[1])])
 
     def _folds(self, Y: Array) -> Any:
@@ -231,9 +259,14 @@ class MKLClassifier(ClassifierMixin, BankEstimator):
         )
 
     def decision_function(self, X: Any) -> Array:
-        """Scores of shape (n_samples,) for two classes (positive: ``classes_[1]``), else (n_samples, n_classes)."""
+        """Scores of shape (n_samples,) for two classes (positive: ``classes_[1]``), else (n_samples, n_classes).
+
+        Labels that nobody judged are below all others, and negative.
+        """
         check_is_fitted(self)
         scores = self._scores(X)
+        lowest = scores[:, ~self._never_judged].min(axis=1, initial=0.0, keepdims=True)
+        scores[:, self._never_judged] = lowest - 1.0
         return scores[:, 0] if len(self.classes_) == 2 and not self._multilabel else scores
 
     def predict(self, X: Any) -> NDArray:
@@ -263,9 +296,23 @@ def _sample_weights(sample_weight: ArrayLike | None, n_samples: int) -> Array | 
     return _check_sample_weight(sample_weight, np.empty((n_samples, 1)), dtype=np.float64, ensure_non_negative=True)
 
 
+def _warn_of_constant_columns(labels: Labels) -> None:
+    relevant, irrelevant = np.any(labels.signs > 0, axis=0), np.any(labels.signs < 0, axis=0)
+    for found, what in (
+        (relevant ^ irrelevant, "are the same wherever they were judged: the constant is predicted"),
+        (~relevant & ~irrelevant, "were never judged: they are predicted as irrelevant, below every other label"),
+    ):
+        if found.any():
+            names = labels.names[found].tolist()
+            warnings.warn(f"Label column(s) {names} {what}. Nothing can be learned there.", UserWarning, stacklevel=4)
+
+
 def _sigmoid(scores: Array, y: Array) -> Array:
     """Platt's calibration: a logistic regression on one score, towards targets drawn in from 0 and 1."""
-    positive, negative = int((y > 0).sum()), int((y <= 0).sum())
+    if not y.any():  # never judged, predicted as irrelevant
+        return np.array([0.0, -np.inf])
+    scores, y = scores[y != 0], y[y != 0]
+    positive, negative = int((y > 0).sum()), int((y < 0).sum())
     target = np.where(y > 0, (positive + 1) / (positive + 2), 1 / (negative + 2))
     spread = max(float(scores.std()), np.finfo(float).tiny)
     twice = np.concatenate([scores, scores])[:, None] / spread

@@ -217,6 +217,31 @@ def test_samples_of_weight_zero_do_not_count() -> None:
     assert whole.primal == pytest.approx(part.primal, rel=1e-9)
 
 
+@each_machine
+def test_targets_never_judged_leave_their_samples_out(machine: HingeMachine) -> None:
+    K, y = problem()
+    kept = np.flatnonzero(np.arange(len(y)) % 3)
+    judged = np.where(np.isin(np.arange(len(y)), kept), y, 0.0)
+    whole = machine.solve(K, judged[:, None], accuracy=1e-11)
+    part = machine.restrict(kept).solve(K[np.ix_(kept, kept)], y[kept, None], accuracy=1e-11)
+    assert np.all(whole.coef[judged == 0] == 0)
+    np.testing.assert_allclose(whole.coef[kept], part.coef, atol=1e-5)
+    assert whole.primal == pytest.approx(part.primal, rel=1e-9)
+    assert whole.intercept[0] == pytest.approx(part.intercept[0], abs=1e-6)
+    again = machine.solve(K, judged[:, None], start=whole, accuracy=1e-11)
+    assert again.steps == 0
+
+
+@each_machine
+def test_a_column_that_was_never_judged_is_zero(machine: HingeMachine) -> None:
+    K, y = problem()
+    solution = machine.solve(K, np.stack([np.zeros(len(y)), y], axis=1), accuracy=1e-9)
+    alone = machine.solve(K, y[:, None], accuracy=1e-9)
+    assert np.all(solution.coef[:, 0] == 0) and solution.intercept[0] == 0
+    np.testing.assert_array_equal(solution.coef[:, 1:], alone.coef)
+    assert (solution.primal, solution.dual) == (alone.primal, alone.dual)
+
+
 def test_restriction_cuts_the_sample_weights() -> None:
     K, y = problem()
     kept = np.flatnonzero(np.arange(len(y)) % 2)

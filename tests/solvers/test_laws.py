@@ -30,7 +30,8 @@ EXACT = 1e-8
 
 
 def solvers_of(*sets: WeightSet) -> list[tuple[str, WeightSet]]:
-    return [(solver, weight_set) for weight_set in sets for solver in SOLVERS if SOLVERS[solver].fits(weight_set)]
+    works = {name: solver for name, solver in SOLVERS.items() if solver.machine.fits(SVM(), 1)}
+    return [(name, weight_set) for weight_set in sets for name, solver in works.items() if solver.fits(weight_set)]
 
 
 def value(weight_set: WeightSet, C: float = 1.0, tol: float = EXACT) -> float:

@@ -7,7 +7,9 @@ import pytest
 from problems import bank_of, binary
 
 from kernelweave.machines import SVM, Machine, Ridge
-from kernelweave.solvers import SOLVERS, Saddle, check_pairing, choose, pairings, run
+from kernelweave.machines.worst_class import WorstClass
+from kernelweave.solvers import SOLVERS, Saddle, StochasticApproximation, check_pairing, choose, pairings, run
+from kernelweave.solvers.newton import newton
 from kernelweave.solvers.pairing import _EXAMPLES
 from kernelweave.weights import (
     Average,
@@ -85,6 +87,44 @@ def test_smo_needs_one_column_of_a_hinge_machine(machine: Machine, n_tasks: int)
         assert accepted(solver, LpBall(2.0), machine, n_tasks)
 
 
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_the_worst_class_is_for_methods_of_cuts_and_draws(solver: str) -> None:
+    if solver in ("level", "cutting-plane", "stochastic"):
+        assert check_pairing(solver, Simplex(), WorstClass(SVM()), 3) is SOLVERS[solver]
+        return
+    with pytest.raises(ValueError, match=rf"solver='{solver}' needs .*: cutting-plane, level, stochastic\.$"):
+        check_pairing(solver, Simplex(), WorstClass(SVM()), 3)
+
+
+def test_automatic_choice_for_the_worst_class() -> None:
+    worst = WorstClass(SVM())
+    for weight_set in (Simplex(), LpBall(2.0), LpBall(8.0), ElasticNetBall(0.5), Grouped([0, 0, 1])):
+        assert choose(weight_set, worst) == "level"
+    for weight_set in (Entropy(), TikhonovLp(2.0), BlockElasticNet(0.5)):
+        assert choose(weight_set, worst) == "cutting-plane"
+    for solver in SOLVERS:
+        with pytest.raises(ValueError, match=r"Grouped.*r=2.0.* scales its groups"):
+            check_pairing(solver, Grouped([0, 0, 1], r=2.0), worst, 3)
+
+
+def test_automatic_choice_avoids_second_derivatives_of_many_columns() -> None:
+    assert choose(Simplex(), SVM(), 2) == choose(LpBall(1.5), SVM(), 2) == "newton"
+    assert choose(Simplex(), SVM(), 50) == "level"
+    assert choose(LpBall(1.5), SVM(), 50) == "alternating"
+    assert choose(Simplex(), Ridge(), 50) == "newton"
+
+
+def test_a_solver_with_settings_stands_for_itself() -> None:
+    settings = StochasticApproximation(passes=3)
+    assert check_pairing(settings, Simplex(), WorstClass(SVM()), 3).function is settings
+    with pytest.raises(ValueError, match="solver='stochastic' needs a weight set with the plain simplex"):
+        check_pairing(settings, LpBall(2.0), WorstClass(SVM()), 3)
+    with pytest.raises(ValueError, match="solver='stochastic' needs the worst of several label columns"):
+        check_pairing(settings, Simplex(), SVM(), 3)
+    with pytest.raises(TypeError, match="solver must be a name"):
+        check_pairing(newton, Simplex(), SVM())
+
+
 def test_refused_before_anything_runs() -> None:
     Ks, y = binary()
     saddle = Saddle(bank_of(Ks), SVM(), LpBall(2.0), y[:, None])
@@ -111,7 +151,8 @@ def test_the_list_of_pairings_is_what_the_check_accepts() -> None:
     assert list(listed) == list(SOLVERS)
     assert len(set(_EXAMPLES)) == len(_EXAMPLES)
     for solver, names in listed.items():
-        assert names == [repr(w) for w in _EXAMPLES if accepted(solver, w)]
+        machine = WorstClass(SVM()) if solver == "stochastic" else SVM()
+        assert names == [repr(w) for w in _EXAMPLES if accepted(solver, w, machine)]
         assert names
 
 

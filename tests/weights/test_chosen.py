@@ -9,6 +9,8 @@ import pytest
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.svm import SVC
 
+from kernelweave import machines
+from kernelweave.machines import SVM
 from kernelweave.weights import Alignment, Average, Best, Fixed, Single, Unsupported, chosen
 
 
@@ -34,7 +36,7 @@ class StackBank:
         return 0.5 * np.einsum("ik,jil,lk->j", V, self.stack, V)
 
 
-class SupportVectors:
+class SupportVectors(SVM):
     """A machine: scikit-learn's SVC on each column."""
 
     def restrict(self, samples):
@@ -50,7 +52,7 @@ class SupportVectors:
         return SimpleNamespace(coef=coef, intercept=intercept)
 
 
-class Ridge:
+class Ridge(machines.Ridge):
     """A machine for real targets."""
 
     def restrict(self, samples):
@@ -146,7 +148,7 @@ def alignment(b: np.ndarray, stack: np.ndarray, Y: np.ndarray, centered: bool) -
 def test_alignment_is_the_largest(data, centered: bool, n_columns: int) -> None:
     stack, y = data
     Y = np.hstack([y, np.sign(np.random.default_rng(3).normal(size=y.shape))])[:, :n_columns]
-    b = Alignment(centered).resolve(StackBank(stack), None, Y).start(5)
+    b = Alignment(centered).resolve(StackBank(stack), SVM(), Y).start(5)
     best = alignment(b, stack, Y, centered)
     assert np.all(b >= 0) and b.sum() == pytest.approx(1)
     rng = np.random.default_rng(4)
@@ -157,38 +159,38 @@ def test_alignment_is_the_largest(data, centered: bool, n_columns: int) -> None:
 @pytest.mark.parametrize("centered", [True, False])
 def test_alignment_by_blocks_is_the_same_and_bounds_memory(data, centered: bool, monkeypatch) -> None:
     stack, Y = data
-    whole = Alignment(centered).resolve(StackBank(stack), None, Y)
+    whole = Alignment(centered).resolve(StackBank(stack), SVM(), Y)
     monkeypatch.setattr(chosen, "BLOCK_BYTES", 8 * 5 * 45 * 4)  # four rows of every kernel
     bank = StackBank(stack)
-    np.testing.assert_allclose(Alignment(centered).resolve(bank, None, Y).weights, whole.weights, atol=1e-10)
+    np.testing.assert_allclose(Alignment(centered).resolve(bank, SVM(), Y).weights, whole.weights, atol=1e-10)
     assert bank.largest_block == 4
     assert bank.asked == []
 
 
 def test_centred_alignment_ignores_offsets_and_constant_kernels(data) -> None:
     stack, Y = data
-    plain = Alignment().resolve(StackBank(stack), None, Y).start(5)
-    moved = Alignment().resolve(StackBank(stack + 1e5 / 3), None, Y).start(5)
+    plain = Alignment().resolve(StackBank(stack), SVM(), Y).start(5)
+    moved = Alignment().resolve(StackBank(stack + 1e5 / 3), SVM(), Y).start(5)
     np.testing.assert_allclose(moved, plain, atol=1e-8)
     with_constant = np.concatenate([stack, np.full((1, 45, 45), 1 / 3)])
-    found = Alignment().resolve(StackBank(with_constant), None, Y).start(6)
+    found = Alignment().resolve(StackBank(with_constant), SVM(), Y).start(6)
     np.testing.assert_allclose(found, [*plain, 0.0], atol=1e-10)
 
 
 def test_alignment_of_zero_duplicate_and_scaled_kernels(data) -> None:
     stack, Y = data
-    plain = Alignment().resolve(StackBank(stack), None, Y).start(5)
+    plain = Alignment().resolve(StackBank(stack), SVM(), Y).start(5)
     extended = np.concatenate([stack, stack[2:3], np.zeros((1, 45, 45))])
-    found = Alignment().resolve(StackBank(extended), None, Y).start(7)
+    found = Alignment().resolve(StackBank(extended), SVM(), Y).start(7)
     np.testing.assert_allclose([*found[:2], found[2] + found[5], *found[3:5], found[6]], [*plain, 0.0], atol=1e-8)
     factors = np.array([1e-6, 1.0, 1e6, 1.0, 1e3])
-    scaled = Alignment().resolve(StackBank(factors[:, None, None] * stack), None, Y).start(5) * factors
+    scaled = Alignment().resolve(StackBank(factors[:, None, None] * stack), SVM(), Y).start(5) * factors
     np.testing.assert_allclose(scaled / scaled.sum(), plain, atol=1e-8)
 
 
 def test_nothing_aligned_gives_the_average() -> None:
     nothing = StackBank(np.zeros((3, 6, 6)))
-    found = Alignment().resolve(nothing, None, np.ones((6, 1)))
+    found = Alignment().resolve(nothing, SVM(), np.ones((6, 1)))
     np.testing.assert_array_equal(found.start(3), Average().start(3))
 
 
@@ -208,3 +210,17 @@ def test_single_kernel_by_name(data) -> None:
     assert Single("kernel 3").resolve(bank, None, data[1]) == Single(3)
     with pytest.raises(ValueError, match=r"Single: there is no kernel named 'x'\. The kernels are: 'kernel 0'"):
         Single("x").resolve(bank, None, data[1])
+
+
+def test_labels_never_judged_count_for_neither_side(data) -> None:
+    stack, Y = data
+    judged = np.arange(45) % 4 != 0
+    gaps = np.where(judged[:, None], Y, 0.0)
+    bank = StackBank(stack)
+    targets = np.where(judged[:, None], Y - Y[judged].mean(), 0.0)
+    expected = chosen._best_aligned(Alignment()._products(bank), 2.0 * bank.quadratics(targets))
+    np.testing.assert_allclose(Alignment().resolve(bank, SVM(), gaps).weights, expected)
+    assert np.argmax(Best().resolve(bank, SVM(), gaps).weights) == 2
+    # two columns, of which one was never judged, are the one that was
+    both = np.hstack([Y, np.zeros_like(Y)])
+    assert Best().resolve(bank, SVM(), both).weights == Best().resolve(bank, SVM(), np.hstack([Y, Y])).weights

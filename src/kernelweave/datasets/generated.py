@@ -102,6 +102,80 @@ def make_views(
     return views, y.astype(np.int64)
 
 
+def make_tagged_views(
+    n_samples: int = 300,
+    n_labels: int = 12,
+    n_tags: float = 3.0,
+    n_useful: int = 2,
+    n_noise: int = 1,
+    n_features: int = 10,
+    separation: float = 3.0,
+    random_state: int | RandomState | None = None,
+) -> tuple[Views, NDArray[np.int64]]:
+    """Generate samples with a few tags each, as pictures have: some tags are frequent, and no view shows them all.
+
+    Label k shows in the useful view number ``k % n_useful`` only: it moves the sample by `separation` in a direction of
+    its own, whatever else the sample is tagged with. Label k is about 2 / (k + 2) times as frequent as the first.
+
+    Parameters
+    ----------
+    n_samples : int, default=300
+    n_labels : int, default=12
+    n_tags : float, default=3.0
+        Mean number of tags a sample, roughly; every sample has at least one.
+    n_useful, n_noise : int, default=2, 1
+        Number of views of each kind. A noise view shows the tags of samples in random order.
+    n_features : int, default=10
+        Columns of every view.
+    separation : float, default=3.0
+        By how much a tag moves a sample, in standard deviations of the noise in each direction.
+    random_state : int, RandomState or None, default=None
+
+    Returns
+    -------
+    views : Views
+        Views named ``useful0``, ..., ``noise0``, ..., each ``(n_samples, n_features)``.
+    Y : ndarray of int, shape (n_samples, n_labels)
+        Ones and zeros.
+
+    Examples
+    --------
+    >>> from kernelweave.datasets import make_tagged_views
+    >>> views, Y = make_tagged_views(n_samples=100, n_labels=6, random_state=0)
+    >>> list(views.names), Y.shape, int(Y.sum(axis=1).min()) >= 1
+    (['useful0', 'useful1', 'noise0'], (100, 6), True)
+    """
+    _check_counts(n_samples=n_samples, n_useful=n_useful, n_redundant=0, n_noise=n_noise)
+    if n_labels < 2 or n_features < 1 or not 0 < n_tags < n_labels:
+        raise ValueError(
+            f"make_tagged_views needs at least 2 labels, 1 feature and 0 < n_tags < n_labels; got n_labels={n_labels}, "
+            f"n_features={n_features}, n_tags={n_tags}."
+        )
+    rng = check_random_state(random_state)
+    frequency = 1.0 / np.arange(2, n_labels + 2)
+    chance = np.minimum(frequency * n_tags / frequency.sum(), 0.9)
+    Y = (rng.random_sample((n_samples, n_labels)) < chance).astype(np.int64)
+    bare = np.flatnonzero(Y.sum(axis=1) == 0)
+    Y[bare, rng.choice(n_labels, size=len(bare), p=frequency / frequency.sum())] = 1
+    shown = iter(range(n_useful))
+
+    def cloud(rows: NDArray[np.intp], labels: slice) -> Array:
+        centres = np.zeros((n_labels, n_features))
+        centres[labels] = _centres(rng, n_labels, n_features, around_origin=False)[labels]
+        return separation * Y[rows] @ centres + rng.standard_normal((n_samples, n_features))
+
+    in_order = np.arange(n_samples)
+    views = _assemble(
+        rng,
+        n_useful,
+        0,
+        n_noise,
+        useful=lambda: cloud(in_order, slice(next(shown), None, n_useful)),
+        noise=lambda: cloud(rng.permutation(n_samples), slice(None)),
+    )
+    return views, Y
+
+
 def make_regression_views(
     n_samples: int = 200,
     n_useful: int = 2,

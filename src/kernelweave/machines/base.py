@@ -113,6 +113,18 @@ class Machine(ABC):
         """The signed duals whose S and energies make up the value, shape (n_samples, any): all, where it is a sum."""
         return solution.coef
 
+    def merit(self, scores: Array, Y: Array) -> float:
+        """How good scores of held-out samples are, the larger the better; here balanced accuracy, mean over columns.
+
+        Only judged samples count, and columns with any.
+        """
+        recalls = [
+            np.mean([np.mean(side * scores[side * y > 0, k] > 0) for side in (1, -1) if np.any(side * y > 0)])
+            for k, y in enumerate(Y.T)
+            if y.any()
+        ]
+        return float(np.mean(recalls)) if recalls else float("nan")
+
     @abstractmethod
     def restrict(self, samples: NDArray[np.intp]) -> Machine:
         """The same machine for a part of the samples (per-sample settings are cut accordingly)."""

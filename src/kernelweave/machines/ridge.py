@@ -100,6 +100,10 @@ class Ridge(Machine):
                 H -= np.outer(held, held) / ones.sum()
         return H
 
+    def merit(self, scores: Array, Y: Array) -> float:
+        """See :meth:`Machine.merit`: minus the mean squared error."""
+        return -float(np.mean((scores - Y) ** 2))
+
     def restrict(self, samples: NDArray[np.intp]) -> Ridge:
         """See :meth:`Machine.restrict`."""
         return self if self.sample_weight is None else replace(self, sample_weight=self.sample_weight[samples])

@@ -13,11 +13,13 @@ projected-gradient    GMKL: gradient step, projection, backtracking            `
 mirror-descent        multiplicative step on simplices (MD, VSKL)              ``mirror_descent.py``
 alternating           closed-form weights (MKL-GL)                             ``alternating.py``
 smo                   the joint dual, two samples at a time                    ``smo.py``
+stochastic            the worst class, one label column a draw (ML-MKL-SA)     ``stochastic.py``
 ====================  =======================================================  =======================
 """
 
 from .pairing import SOLVERS, check_pairing, choose, pairings, run
 from .saddle import HISTORY, PUBLISHED, Point, Saddle, Stopping
+from .stochastic import StochasticApproximation
 
 __all__ = [
     "HISTORY",
@@ -25,6 +27,7 @@ __all__ = [
     "SOLVERS",
     "Point",
     "Saddle",
+    "StochasticApproximation",
     "Stopping",
     "check_pairing",
     "choose",

@@ -20,7 +20,8 @@ def mirror_descent(saddle: Saddle) -> None:
     point = saddle.evaluate(saddle.initial)
     groups = saddle.weights.simplices(len(point.weights)) or []
     spread = max(float(np.ptp(point.h[g])) for g in groups)
-    eta = 1.0 / max(spread, np.finfo(float).tiny)
+    # Kernels that are all alike say nothing about the size of a step.
+    eta = 1.0 / max(spread, 1e-12 * float(point.h.max()), np.finfo(float).tiny ** 0.5)
     while saddle.proceed(point):
         origin, gradient = point.weights, saddle.weights.slope(point.weights) - point.h
 

@@ -17,29 +17,37 @@ from .saddle import Array, Point, Saddle
 #: Share of the first-order decrease that a step must realise.
 _SUFFICIENT = 1e-4
 _HALVINGS = 30
+#: How much more accurate than usual a machine is asked to be, at most.
+_LEAST_SHARE = 1e-3
 
 
 def newton(saddle: Saddle) -> None:
     """Needs a weight set without penalty that is a product of simplices or has ``project``."""
     point = saddle.evaluate(saddle.initial)
+    share = 1.0
     while saddle.proceed(point):
+        before = saddle.gap
         H = saddle.curvature(point)
         with saddle.clock("master"):
             target = saddle.weights.clean(minimise_model(saddle.weights, point.weights, point.h, H))
             if point.h @ (target - point.weights) <= 0:
                 target = saddle.weights.respond(point.h)
-        point = _search(saddle, point, target)
+        point = _search(saddle, point, target, share)
+        # A step that gained nothing was judged too loosely: the next needs a more accurate machine.
+        share = 1.0 if saddle.gap < before else max(0.1 * share, _LEAST_SHARE)
 
 
-def _search(saddle: Saddle, point: Point, target: Array) -> Point:
+def _search(saddle: Saddle, point: Point, target: Array, share: float) -> Point:
     """Halve the step towards `target` until J falls; each trial is one run of the machine.
 
-    A Newton step is nearly always right, so it is judged loosely: values count only up to the machine's own gap.
+    A Newton step is nearly always right, so it is judged loosely: values count only up to the machine's own gap, the
+    given share of what it usually is.
     """
     direction = target - point.weights
     slope, step = float(point.h @ direction), 1.0
     for _ in range(_HALVINGS):
-        trial = saddle.evaluate(np.maximum(point.weights + step * direction, 0.0), near=point)
+        weights = np.maximum(point.weights + step * direction, 0.0)
+        trial = saddle.evaluate(weights, near=point, accuracy=share * saddle.machine_accuracy)
         uncertain = trial.solution.gap + point.solution.gap
         if trial.value <= point.value - _SUFFICIENT * step * slope + uncertain or saddle.converged:
             return trial

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from ..machines import Machine
 from ..machines.svm import HingeMachine
+from ..machines.worst_class import WorstClass
 from ..weights import (
     BlockElasticNet,
     ElasticNetBall,
@@ -29,37 +30,64 @@ from .projected_gradient import projected_gradient
 from .reduced_gradient import reduced_gradient
 from .saddle import Saddle
 from .smo import smo
+from .stochastic import StochasticApproximation
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a solver asks of a machine and its number of label columns, as a test and in words."""
+
+    fits: Callable[[Machine, int], bool]
+    needs: str
+
+
+_ANYTHING = Asked(lambda machine, n_tasks: True, "any machine")
+_SMOOTH = Asked(
+    lambda machine, n_tasks: machine.additive,
+    "an objective that is smooth in the weights, which the worst of several label columns is not",
+)
+_ONE_HINGE_COLUMN = Asked(
+    lambda machine, n_tasks: isinstance(machine, HingeMachine) and n_tasks == 1,
+    "a hinge-loss machine with one label column",
+)
+_WORST_CLASS = Asked(
+    lambda machine, n_tasks: isinstance(machine, WorstClass),
+    "the worst of several label columns, sharing='worst-case', to draw columns from",
+)
 
 
 @dataclass(frozen=True)
 class Solver:
-    """A solver, the test a weight set must pass for it, and that test in words."""
+    """A solver, the test a weight set must pass for it, that test in words, and what it asks of the machine."""
 
     function: Callable[[Saddle], None]
     fits: Callable[[WeightSet], bool]
     needs: str
-    hinge_only: bool = False
+    machine: Asked = _SMOOTH
 
 
 def _on_simplices(w: WeightSet) -> bool:
     return isinstance(w, OnSimplices)
 
 
+def _plain_simplex(w: WeightSet) -> bool:
+    return isinstance(w, Simplex)
+
+
+def _projected(w: WeightSet) -> bool:
+    return w.has_projection and not w.has_penalty and not w.has_scale
+
+
 SOLVERS: dict[str, Solver] = {
-    "newton": Solver(
-        newton,
-        lambda w: w.has_projection and not w.has_penalty and not w.has_scale,
-        "a projection and no penalty",
-    ),
+    "newton": Solver(newton, _projected, "a projection and no penalty"),
     "cutting-plane": Solver(
         cutting_plane,
         lambda w: w.is_linear or w.is_smooth,
         "either linear constraints only or a differentiable support function",
+        _ANYTHING,
     ),
-    "level": Solver(
-        level, lambda w: w.has_projection and not w.has_penalty and not w.has_scale, "a projection and no penalty"
-    ),
-    "reduced-gradient": Solver(reduced_gradient, lambda w: isinstance(w, Simplex), "the plain simplex"),
+    "level": Solver(level, _projected, "a projection and no penalty", _ANYTHING),
+    "reduced-gradient": Solver(reduced_gradient, _plain_simplex, "the plain simplex"),
     "projected-gradient": Solver(
         projected_gradient,
         lambda w: w.has_projection and w.has_gradient,
@@ -71,12 +99,15 @@ SOLVERS: dict[str, Solver] = {
         smo,
         lambda w: w.is_smooth and not w.has_scale,
         "a differentiable support function, such as an lp ball with p > 1",
-        hinge_only=True,
+        _ONE_HINGE_COLUMN,
     ),
+    "stochastic": Solver(StochasticApproximation(), _plain_simplex, "the plain simplex", _WORST_CLASS),
 }
 
 #: Norm from which the closed form needs no more solves than Newton's method, and each is cheaper.
 _CLOSED_FORM_FROM = 4.0
+#: Label columns from which their second derivatives cost more than the solves they save.
+_MANY_COLUMNS = 8
 
 #: One of each set, to list what goes with what.
 _EXAMPLES = (
@@ -103,48 +134,68 @@ def pairings() -> dict[str, list[str]]:
     return {name: [repr(w) for w in _EXAMPLES if solver.fits(w)] for name, solver in SOLVERS.items()}
 
 
-def check_pairing(name: str, weights: WeightSet, machine: Machine, n_tasks: int = 1) -> Solver:
+def check_pairing(
+    solver: str | StochasticApproximation, weights: WeightSet, machine: Machine, n_tasks: int = 1
+) -> Solver:
     """The solver of that name, or an error that says why it cannot work here and which ones would.
 
     Weights that are fixed ask nothing of a solver, so any goes.
     """
-    if name not in SOLVERS:
-        near = get_close_matches(name, SOLVERS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(SOLVERS)} or 'auto'."
-        raise ValueError(f"There is no solver named {name!r}: {hint}")
-    solver = SOLVERS[name]
+    name, chosen = _named(solver)
     if isinstance(weights, OnePoint):
-        return solver
-    would = [other for other, s in SOLVERS.items() if s.fits(weights) and _machine_fits(s, machine, n_tasks)]
-    if not solver.fits(weights):
+        return chosen
+    if weights.has_scale and not machine.additive:
         raise ValueError(
-            f"solver={name!r} needs a weight set with {solver.needs}, which {weights!r} is not. "
-            f"Solvers that work with it: {', '.join(would)}."
+            f"{weights!r} scales its groups for each label column by itself, so no column is the worst for all scales: "
+            "choose another weight set, or share the sum."
         )
-    if not _machine_fits(solver, machine, n_tasks):
+    would = [other for other, s in SOLVERS.items() if s.fits(weights) and s.machine.fits(machine, n_tasks)]
+    proposed = ", ".join(would)
+    if not chosen.fits(weights):
         raise ValueError(
-            f"solver={name!r} needs a hinge-loss machine with one label column, got {type(machine).__name__} with "
-            f"{n_tasks}. Solvers that work here: {', '.join(would)}."
+            f"solver={name!r} needs a weight set with {chosen.needs}, which {weights!r} is not. "
+            f"Solvers that work with it: {proposed}."
         )
-    return solver
+    if not chosen.machine.fits(machine, n_tasks):
+        raise ValueError(
+            f"solver={name!r} needs {chosen.machine.needs}, got {type(machine).__name__} with {n_tasks}. "
+            f"Solvers that work here: {proposed}."
+        )
+    return chosen
 
 
-def _machine_fits(solver: Solver, machine: Machine, n_tasks: int) -> bool:
-    return not solver.hinge_only or (isinstance(machine, HingeMachine) and n_tasks == 1)
+def _named(solver: str | StochasticApproximation) -> tuple[str, Solver]:
+    """Name and entry of a solver; given settings take the place of the default ones."""
+    if isinstance(solver, str):
+        if solver in SOLVERS:
+            return solver, SOLVERS[solver]
+        near = get_close_matches(solver, SOLVERS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(SOLVERS)} or 'auto'."
+        raise ValueError(f"There is no solver named {solver!r}: {hint}")
+    if isinstance(solver, StochasticApproximation):
+        return "stochastic", replace(SOLVERS["stochastic"], function=solver)
+    raise TypeError(f"solver must be a name, 'auto' or a StochasticApproximation(...), got {solver!r}.")
 
 
-def choose(weights: WeightSet) -> str:
+def choose(weights: WeightSet, machine: Machine | None = None, n_tasks: int = 1) -> str:
     """The solver that ``solver="auto"`` stands for: what the benchmarks show to need least time."""
-    if isinstance(weights, LpBall) and weights.p >= _CLOSED_FORM_FROM:
-        return "alternating"
-    for name in ("newton", "alternating", "mirror-descent", "projected-gradient"):
+    many = isinstance(machine, HingeMachine) and n_tasks >= _MANY_COLUMNS
+    if machine is not None and not machine.additive:
+        preferred: tuple[str, ...] = ("level", "cutting-plane")
+    elif many and isinstance(weights, Simplex):
+        preferred = ("level",)
+    elif isinstance(weights, LpBall) and (weights.p >= _CLOSED_FORM_FROM or (many and weights.p > 1)):
+        preferred = ("alternating",)
+    else:
+        preferred = ("newton", "alternating", "mirror-descent", "projected-gradient")
+    for name in preferred:
         if SOLVERS[name].fits(weights):
             return name
     raise AssertionError(f"no solver is known for {weights!r}")
 
 
-def run(name: str, saddle: Saddle) -> Saddle:
-    """Solve a saddle problem by the named solver ("auto": chosen by the weight set); returns the filled books.
+def run(solver: str | StochasticApproximation, saddle: Saddle) -> Saddle:
+    """Solve a saddle problem by the named solver ("auto": chosen for what is to be solved); returns the filled books.
 
     Examples
     --------
@@ -160,11 +211,12 @@ def run(name: str, saddle: Saddle) -> Saddle:
     >>> saddle.gap <= 1e-3, saddle.lower <= saddle.upper
     (True, True)
     """
-    name = choose(saddle.weights) if name == "auto" else name
-    solver = check_pairing(name, saddle.weights, saddle.machine, saddle.Y.shape[1])
+    if solver == "auto":
+        solver = choose(saddle.weights, saddle.machine, saddle.Y.shape[1])
+    chosen = check_pairing(solver, saddle.weights, saddle.machine, saddle.Y.shape[1])
     if isinstance(saddle.weights, OnePoint):
         # Nothing to move: the machine alone has to reach the tolerance.
         saddle.proceed(saddle.evaluate(saddle.initial, accuracy=saddle.stopping.tol))
         return saddle
-    solver.function(saddle)
+    chosen.function(saddle)
     return saddle

@@ -183,7 +183,7 @@ class Saddle:
                 solution = self.machine.solve(K, self.Y, start=solution, accuracy=accuracy)
             self.solves += 1
             with self.clock("quadratics"):
-                h = self.bank.quadratics(solution.coef)
+                h = self.bank.quadratics(self.machine.cut(solution))
             value = solution.loss + self.weights.cost(weights, h, scale)
             proposal = self.weights.scale(weights, h)
             if proposal is None:
@@ -201,7 +201,7 @@ class Saddle:
 
     def _book(self, point: Point) -> None:
         upper = point.value
-        if self.weights.has_update and point.effective is point.weights:
+        if self.machine.additive and self.weights.has_update and point.effective is point.weights:
             upper = min(upper, point.solution.loss + self._least_cost(point))
         if upper < self.upper:
             self.upper, self.best = upper, point

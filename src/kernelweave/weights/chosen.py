@@ -48,8 +48,9 @@ class Chosen(WeightSet):
 class Best(Chosen):
     """The one kernel with the best cross-validated score, with weight 1; the first of equals.
 
-    The score is balanced accuracy for columns of -1 and +1, and the negative mean squared error for a regressor; over
-    several columns, their mean. Kernels are taken one at a time, so only one n x n array is held.
+    The score is the machine's own ``merit``: balanced accuracy of a classifier, the negative mean squared error of a
+    regressor, the share of ordered label pairs of a ranker; over several columns, their mean. Kernels are taken one at
+    a time, so only one n x n array is held.
 
     Parameters
     ----------
@@ -74,24 +75,24 @@ class Best(Chosen):
 
     def resolve(self, bank: Bank, machine: Any, Y: NDArray[np.float64]) -> Fixed:
         """Solve ``machine`` on each kernel and fold; Y has shape (n_samples, n_columns)."""
-        regression = getattr(machine, "kind", None) == "regressor"
-        folds = list(self._folds(Y, regression))
-        scores = [_cross_validated_score(bank.gram(j), Y, machine, folds, regression) for j in range(bank.n_kernels)]
+        stratified = machine.kind == "classifier" and Y.shape[1] == 1
+        folds = list(self._folds(Y, stratified))
+        scores = [_cross_validated_score(bank.gram(j), Y, machine, folds) for j in range(bank.n_kernels)]
         return Fixed(np.eye(bank.n_kernels)[int(np.argmax(scores))].tolist())
 
-    def _folds(self, Y: NDArray[np.float64], regression: bool) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    def _folds(self, Y: NDArray[np.float64], stratified: bool) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
         from sklearn.model_selection import KFold, StratifiedKFold  # here, because it takes a second to import
 
         if len(Y) < 2:
             raise ValueError(f"Best: cross-validation needs at least 2 samples, got {len(Y)}.")
         shuffled: dict[str, Any] = {"shuffle": True, "random_state": self.random_state}
-        if not regression and Y.shape[1] == 1:
-            rarest = int(np.unique(Y[:, 0], return_counts=True)[1].min())
+        if stratified:
+            rarest = int(min((Y > 0).sum(), (Y < 0).sum()))
             if rarest < 2:
                 raise ValueError(
                     "Best: a class has a single sample, so it cannot be in both parts of a fold; use 'average'."
                 )
-            return StratifiedKFold(min(self.cv, rarest), **shuffled).split(Y, Y[:, 0])
+            return StratifiedKFold(min(self.cv, rarest), **shuffled).split(Y, Y[:, 0] > 0)
         return KFold(min(self.cv, len(Y)), **shuffled).split(Y)
 
 
@@ -117,8 +118,10 @@ class Alignment(Chosen):
     centered: bool = True
 
     def resolve(self, bank: Bank, machine: Any, Y: NDArray[np.float64]) -> Fixed:
-        """Y has shape (n_samples, n_columns); the machine is not used."""
-        targets = Y - Y.mean(axis=0) if self.centered else Y  # <HKH, YY'> = <K, HY(HY)'>
+        """Y has shape (n_samples, n_columns), 0 where a label was never judged."""
+        known = np.ones(Y.shape, dtype=bool) if machine.kind == "regressor" else Y != 0
+        mean = Y.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+        targets = np.where(known, Y - mean, 0.0) if self.centered else Y  # <HKH, YY'> = <K, HY(HY)'>
         return Fixed(_best_aligned(self._products(bank), 2.0 * bank.quadratics(targets)).tolist())
 
     def _products(self, bank: Bank) -> NDArray[np.float64]:
@@ -168,30 +171,18 @@ def _best_aligned(products: NDArray[np.float64], targets: Vector) -> Vector:
     return b / total if total > 0.0 else uniform
 
 
-def _cross_validated_score(
-    K: NDArray[Any], Y: NDArray[np.float64], machine: Any, folds: list[Any], regression: bool
-) -> float:
-    """Mean over folds of the score of a machine trained on the kernel K (n, n)."""
+def _cross_validated_score(K: NDArray[Any], Y: NDArray[np.float64], machine: Any, folds: list[Any]) -> float:
+    """Mean over folds of the merit of a machine trained on the kernel K (n, n)."""
     scores = []
     for train, test in folds:
-        # a column of one class in the training part teaches nothing
-        columns = np.arange(Y.shape[1]) if regression else np.flatnonzero(np.ptp(Y[train], axis=0) > 0.0)
+        columns = np.arange(Y.shape[1])
+        if machine.kind == "classifier":  # a column of one class in the training part teaches nothing
+            columns = np.flatnonzero((Y[train] > 0).any(axis=0) & (Y[train] < 0).any(axis=0))
         if len(columns) == 0:
             continue
         solution = machine.restrict(train).solve(K[np.ix_(train, train)], Y[np.ix_(train, columns)])
         decision = K[np.ix_(test, train)] @ solution.coef + solution.intercept
-        truth = Y[np.ix_(test, columns)]
-        scores.append(-np.mean((decision - truth) ** 2) if regression else _balanced_accuracy(decision, truth))
-    if not scores:
+        scores.append(machine.merit(decision, Y[np.ix_(test, columns)]))
+    if np.isnan(scores).all():
         raise ValueError("Best: no training fold has samples of two classes in any column; give more data.")
-    return float(np.mean(scores))
-
-
-def _balanced_accuracy(decision: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
-    """Mean over columns and the classes present in them of the fraction of their samples on the right side of zero."""
-    right = (decision > 0.0) == (truth > 0.0)
-    recalls = [
-        np.mean([right[members, k].mean() for members in (truth[:, k] > 0.0, truth[:, k] <= 0.0) if members.any()])
-        for k in range(truth.shape[1])
-    ]
-    return float(np.mean(recalls))
+    return float(np.nanmean(scores))
