@@ -5,6 +5,8 @@ C-form   min  1/2 |f|^2 + sum_i C_i max(0, 1 - y_i (f(x_i) + b))
 
 nu-form  min  1/2 |f|^2 + sum_i max(0, rho - y_i (f(x_i) + b)) / (nu n) - rho
          max     - 1/2 v'Kv          0 <= a_i <= 1/(nu n),  sum of a over each class = 1/2
+
+A target of 0 was never judged: its sample has no part in that column, as if it were not there.
 """
 
 from __future__ import annotations
@@ -160,8 +162,8 @@ class SVM(HingeMachine):
         if self.class_weight is None:
             return costs
         if self.class_weight == "balanced":
-            positive = max(int((y > 0).sum()), 1)
-            weight = {1: len(y) / (2 * positive), -1: len(y) / (2 * max(len(y) - positive, 1))}
+            sides = {side: int((side * y > 0).sum()) for side in (-1, 1)}
+            weight = {side: sum(sides.values()) / (2 * max(count, 1)) for side, count in sides.items()}
         elif isinstance(self.class_weight, Mapping):
             weight = {side: float(self.class_weight.get(side, 1.0)) for side in (-1, 1)}
         else:
@@ -170,8 +172,8 @@ class SVM(HingeMachine):
 
     def box(self, y: Array) -> BoxDual:
         costs = self._costs(y)
-        groups = np.ones((int(self.fit_intercept), len(y)), dtype=bool)
-        return BoxDual(np.sign(y), np.where(y > 0, 0.0, -costs), np.where(y > 0, costs, 0.0), groups)
+        groups = np.tile(y != 0, (int(self.fit_intercept), 1))
+        return BoxDual(np.sign(y), np.where(y < 0, -costs, 0.0), np.where(y > 0, costs, 0.0), groups)
 
     def feasible_start(self, y: Array) -> Array:
         return np.zeros(len(y))
@@ -201,18 +203,19 @@ class NuSVM(HingeMachine):
             raise ValueError(f"nu must lie in (0, 1], got {self.nu!r}.")
 
     def box(self, y: Array) -> BoxDual:
-        n, smaller = len(y), min(int((y > 0).sum()), int((y <= 0).sum()))
+        sides = np.stack([y > 0, y < 0])
+        n, smaller = int(sides.sum()), int(sides.sum(axis=1).min())
         if self.nu * n > 2 * smaller * (1 + 1e-12):
             raise ValueError(
                 f"nu={self.nu:g} is infeasible: the smaller class has {smaller} of {n} samples, "
                 f"so nu may be at most {2 * smaller / n:g}."
             )
-        cost = 1.0 / (self.nu * n)
-        groups = np.stack([y > 0, y <= 0])
-        return BoxDual(np.zeros(n), np.where(y > 0, 0.0, -cost), np.where(y > 0, cost, 0.0), groups)
+        cost = 1.0 / (self.nu * max(n, 1))
+        return BoxDual(np.zeros(len(y)), np.where(y < 0, -cost, 0.0), np.where(y > 0, cost, 0.0), sides)
 
     def feasible_start(self, y: Array) -> Array:
-        return np.where(y > 0, 0.5 / max(int((y > 0).sum()), 1), -0.5 / max(int((y <= 0).sum()), 1))
+        positive, negative = max(int((y > 0).sum()), 1), max(int((y < 0).sum()), 1)
+        return np.where(y > 0, 0.5 / positive, np.where(y < 0, -0.5 / negative, 0.0))
 
     def _intercept(self, multipliers: Array) -> float:
         return float(multipliers.mean())
