@@ -48,9 +48,10 @@ for name, model in (("ranker", ranker), ("one classifier a tag", one_by_one)):
 # The tags that are missing
 # -------------------------
 # ``missing_labels`` goes through the tags that were not given and returns those that score above their threshold, best
-# first. Since we hid them ourselves, we can count how many of its suggestions are right.
+# first. ``None`` stands for the samples of the fit: each is then scored by a ranker that has not seen it, because the
+# model itself has learned that they lack these tags. Since we hid them ourselves, we can count the right suggestions.
 
-found = ranker.missing_labels(views[train], hidden.Y)
+found = ranker.missing_labels(None, hidden.Y)
 right = hidden.removed[found["row"], found["label"]]
 print("row  tag  score   was hidden")
 for suggestion, hit in list(zip(found, right, strict=True))[:8]:

@@ -357,3 +357,18 @@ def test_labels_that_make_no_sense_are_named(labelled):
         fit(views, Y + 2)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         fit(views, with_gaps(Y)[:-1])
+
+
+def test_score_counts_rows_whose_judged_labels_are_all_right() -> None:
+    views, Y = kw.datasets.make_tagged_views(n_samples=120, n_labels=4, random_state=0)
+    model = kw.MKLClassifier(sharing="sum").fit(views, Y)
+    given = model.predict(views)
+    assert model.score(views, Y) == pytest.approx((given == Y).all(axis=1).mean())
+    gaps = Y.astype(float)
+    gaps[given != Y] = np.nan
+    gaps[:5] = np.nan
+    assert model.score(views, gaps) == 1.0
+    tags = [[int(k) for k in np.flatnonzero(row)] for row in Y]
+    assert model.score(views, [set(row) for row in tags]) == model.score(views, Y)
+    with pytest.raises(ValueError, match="nothing to score"):
+        model.score(views, np.full(Y.shape, np.nan))

@@ -19,6 +19,7 @@ from sklearn.utils.validation import validate_data
 from .kernels import Bank, Gaussian, KernelBank
 from .machines import Machine, Solution
 from .solvers import PUBLISHED, Saddle, StochasticApproximation, Stopping, run
+from .solvers.pairing import named
 from .views import KernelStack, Views, as_views
 from .weights import WeightSet
 from .weights.base import DUST
@@ -86,6 +87,10 @@ class BankEstimator(BaseEstimator):
         return X.shape[1] if isinstance(X, np.ndarray) and X.ndim == 3 else len(X)
 
     def _build(self, X: Any) -> Bank:
+        """The bank; settings of the fit that are wrong are found before the kernels are computed."""
+        self._stopping()
+        if self._solver() != "auto":
+            named(self._solver())
         if self.verbose:
             self._say("building the kernels; compiled loops are cached, so only the very first fit waits for them")
         return self._spec().build(X, verbose=bool(self.verbose))
@@ -122,6 +127,8 @@ class BankEstimator(BaseEstimator):
         short = [fit.gap for fit in fits if not fit.converged]
         if short:
             advice = getattr(solver, "advice", "Raise max_iter or tol, or choose another solver.")
+            if machine.open_because:
+                advice = f"This is to be expected: {machine.open_because}."
             warnings.warn(
                 f"{len(short)} of {len(fits)} problem(s) stopped at a relative duality gap of up to {max(short):.2g}, "
                 f"short of {stopping.tol:.2g}. {advice}",

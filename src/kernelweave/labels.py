@@ -105,15 +105,15 @@ def as_labels(Y: Any, names: ArrayLike | None = None, what: str = "Y") -> Labels
 
 
 def is_label_matrix(y: Any) -> bool:
-    """Whether y has labels, several or none for a sample, rather than one class."""
+    """Whether y has labels, several or none for a sample, rather than one class. What is neither, `as_labels` refuses."""
     if isinstance(y, Labels) or issparse(y) or is_tags(y):
         return True
     try:
         shape = np.asarray(y).shape
-    except ValueError:  # rows of different length: scikit-learn says what is wrong with them
-        return False
+    except ValueError:  # rows of different length
+        return True
     # One column is a vector of classes, as everywhere in scikit-learn, unless some of it was never judged.
-    return len(shape) == 2 and (shape[1] != 1 or _has_missing(y))
+    return len(shape) > 2 or (len(shape) == 2 and (shape[1] != 1 or _has_missing(y)))
 
 
 def _has_missing(y: Any) -> bool:

@@ -276,6 +276,21 @@ class MKLClassifier(ClassifierMixin, BankEstimator):
             return (scores > 0).astype(int)
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """Accuracy; with labels, the share of samples for which all that was judged is predicted right."""
+        check_is_fitted(self)
+        if not self._multilabel:
+            return float(super().score(X, y, sample_weight))
+        signs = as_labels(y, names=self.classes_, what="y").signs
+        given = np.where(self.predict(X) > 0, 1, -1)
+        check_consistent_length(given, signs)
+        judged = signs.any(axis=1)
+        if not judged.any():
+            raise ValueError("Nothing in y was judged: there is nothing to score.")
+        right = ((given == signs) | (signs == 0)).all(axis=1)
+        weights = _check_sample_weight(sample_weight, right[:, None], dtype=np.float64)
+        return float(np.average(right[judged], weights=weights[judged]))
+
     @available_if(_wants_probability)
     def predict_proba(self, X: Any) -> Array:
         """Calibrated probabilities of shape (n_samples, n_classes); with an indicator matrix, of each label."""

@@ -91,6 +91,11 @@ class Machine(ABC):
     #: says: then it is smooth in the kernel weights, and the parts f_j can be re-weighted. A maximum of several is not.
     additive: bool = True
 
+    @property
+    def open_because(self) -> str:
+        """Why the gap of the machine does not close however long it runs; empty if it does."""
+        return ""
+
     @abstractmethod
     def solve(self, K: NDArray, Y: Array, start: Solution | None = None, accuracy: float = 1e-3) -> Solution:
         """Solve for one kernel.

@@ -249,6 +249,11 @@ class MLRGL(PairMachine):
         """The multipliers are shares of C."""
         return self.C
 
+    @property
+    def open_because(self) -> str:
+        """See :attr:`Machine.open_because`."""
+        return "" if self.eta is None else "MLRGL(eta=...) solves a smoothed problem, not the stated one"
+
     def solve(self, K: NDArray, Y: Array, start: Solution | None = None, accuracy: float = 1e-3) -> Solution:
         """See :meth:`Machine.solve`. With `eta`, `accuracy` is of the duals, `state` the values climbed."""
         if self.eta is not None:

@@ -141,9 +141,14 @@ def check_pairing(
 
     Weights that are fixed ask nothing of a solver, so any goes.
     """
-    name, chosen = _named(solver)
+    name, chosen = named(solver)
     if isinstance(weights, OnePoint):
         return chosen
+    if machine.open_because:
+        raise ValueError(
+            f"Weights cannot be learned with this machine: {machine.open_because}, so the gap that would tell good "
+            "weights from bad ones stays open. Use fixed weights, such as 'average', or a machine whose gap closes."
+        )
     if weights.has_scale and not machine.additive:
         raise ValueError(
             f"{weights!r} scales its groups for each label column by itself, so no column is the worst for all scales: "
@@ -164,7 +169,7 @@ def check_pairing(
     return chosen
 
 
-def _named(solver: str | StochasticApproximation) -> tuple[str, Solver]:
+def named(solver: str | StochasticApproximation) -> tuple[str, Solver]:
     """Name and entry of a solver; given settings take the place of the default ones."""
     if isinstance(solver, str):
         if solver in SOLVERS:
@@ -214,7 +219,8 @@ def run(solver: str | StochasticApproximation, saddle: Saddle) -> Saddle:
     if solver == "auto":
         solver = choose(saddle.weights, saddle.machine, saddle.Y.shape[1])
     chosen = check_pairing(solver, saddle.weights, saddle.machine, saddle.Y.shape[1])
-    if isinstance(saddle.weights, OnePoint):
+    one_kernel = saddle.bank.n_kernels == 1 and not (saddle.weights.has_penalty or saddle.weights.has_scale)
+    if isinstance(saddle.weights, OnePoint) or one_kernel:
         # Nothing to move: the machine alone has to reach the tolerance.
         saddle.proceed(saddle.evaluate(saddle.initial, accuracy=saddle.stopping.tol))
         return saddle

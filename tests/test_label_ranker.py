@@ -1,0 +1,747 @@
+"""LabelRanker as users meet it: what a fit gives, forms of X and Y, labels never judged, thresholds, bad input."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import cvxpy as cp
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array, csr_matrix
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.metrics import f1_score, roc_auc_score
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import kernelweave as kw
+from kernelweave.evaluation import MultilabelStratifiedKFold, auc, remove_labels, scorer
+from kernelweave.kernels import FromFunction, Gaussian, Linear
+from kernelweave.labels import as_labels
+from kernelweave.machines import MLRGL, MLRL1, SVM, MLRPairwise, Ridge
+from kernelweave.ranking import _best_threshold
+
+LOSSES = ["pairwise", "group"]
+#: Kernels that do not depend on which samples are there. Fits to a gap of 1e-8 have scores within 1e-3 of the optimum:
+#: the primal is strongly convex in the scores, so their error is at most the root of twice the gap.
+FIXED = kw.KernelBank([Gaussian(gamma=0.02), Gaussian(gamma=0.1)], dtype="float64")
+LINEAR = kw.KernelBank(Linear(), dtype="float64")
+
+
+@parametrize_with_checks([kw.LabelRanker(loss) for loss in LOSSES])
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def tagged():
+    views, Y = kw.datasets.make_tagged_views(n_samples=120, n_labels=6, n_tags=2.0, random_state=0)
+    assert np.all((Y.sum(axis=1) > 0) & (Y.sum(axis=1) < 6))
+    return views, Y
+
+
+@pytest.fixture(scope="module")
+def small():
+    """Fewer samples, for fits to the last digit."""
+    views, Y = kw.datasets.make_tagged_views(n_samples=60, n_labels=5, n_tags=1.8, n_noise=0, random_state=3)
+    informative = np.flatnonzero(Y.sum(axis=1) < 5)[:50]
+    return views[informative], Y[informative]
+
+
+@pytest.fixture(scope="module")
+def fitted(tagged):
+    return kw.LabelRanker(random_state=0).fit(*tagged)
+
+
+def exact(loss="pairwise", **settings):
+    return kw.LabelRanker(loss, **{"kernels": FIXED, "tol": 1e-8, "random_state": 0} | settings)
+
+
+def signs_of(Y):
+    return as_labels(Y).signs.astype(float)
+
+
+def silently(function, *args):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return function(*args)
+
+
+# --- what a fit gives ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("loss", "weights"),
+    [("pairwise", name) for name in ("l1", "l2", "l4", "linf", "average", "sum", "best", "alignment", "entropy")]
+    + [("group", name) for name in ("l1", "l2", "average", "best")],
+)
+def test_every_named_weight_set_learns(tagged, loss, weights):
+    views, Y = tagged
+    ranker = kw.LabelRanker(loss, weights=weights, random_state=0).fit(views[:80], Y[:80])
+    assert 0 <= ranker.gap_ <= 1e-3
+    assert ranker.converged_
+    assert ranker.weights_.shape == (len(ranker.kernel_names_),) == (9,)
+    assert np.all(ranker.weights_ >= 0)
+    assert ranker.history_["upper"][-1] == ranker.objective_
+    assert ranker.n_uninformative_ == 0
+    assert ranker.score(views[80:], Y[80:]) > (0.75 if weights == "best" else 0.85)
+
+
+@pytest.mark.parametrize(
+    ("loss", "weights", "solver"),
+    [("pairwise", "l1", name) for name in ("cutting-plane", "level", "reduced-gradient", "projected-gradient")]
+    + [("pairwise", "l2", name) for name in ("cutting-plane", "level", "projected-gradient", "alternating")]
+    + [("group", "l1", name) for name in ("cutting-plane", "level", "mirror-descent", "alternating")],
+)
+def test_solvers_agree(small, loss, weights, solver):
+    reference = exact(loss, weights=weights, solver="newton").fit(*small)
+    ranker = exact(loss, weights=weights, solver=solver, tol=1e-3).fit(*small)
+    assert ranker.gap_ <= 1e-3
+    assert (1 - 1e-8) * reference.objective_ <= ranker.objective_ <= reference.objective_ * (1 + 1e-3)
+
+
+@pytest.mark.parametrize(("loss", "machine"), [("pairwise", MLRL1(0.5)), ("group", MLRGL(0.5))])
+def test_one_kernel_is_the_machine_alone(small, loss, machine):
+    views, Y = small
+    kernel = kw.KernelBank({"useful0": Gaussian(gamma=0.1)}, dtype="float64")
+    ranker = exact(loss, kernels=kernel, C=0.5).fit(views, Y)
+    K = rbf_kernel(views["useful0"], gamma=0.1)
+    alone = machine.solve(K, signs_of(Y), accuracy=1e-8)
+    assert ranker.weights_.tolist() == [1.0]
+    assert ranker.objective_ == pytest.approx(alone.primal, rel=1e-7)
+    np.testing.assert_allclose(ranker.decision_function(views), K @ alone.coef, atol=1e-3)
+
+
+@pytest.mark.parametrize("machine", [MLRL1(0.5, ridge=1.0), MLRL1(0.5, box="wide"), MLRPairwise(0.5), MLRGL(0.5)])
+def test_average_is_the_given_machine_on_the_mean_kernel(small, machine):
+    views, Y = small
+    ranker = exact(weights="average", machine=machine).fit(views, Y)
+    K = FIXED.build(views).combine(np.full(4, 0.25))
+    alone = machine.solve(K, signs_of(Y), accuracy=1e-8)
+    np.testing.assert_allclose(ranker.decision_function(views), K @ alone.coef, atol=1e-3)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_weights_meet_the_conditions_of_optimality(small, loss):
+    views, Y = small
+    bank = FIXED.build(views)
+    for weights in ("l1", "l2"):
+        ranker = exact(loss, weights=weights).fit(views, Y)
+        B = np.zeros(Y.shape)
+        B[ranker.support_] = ranker.dual_coef_.T
+        h = bank.quadratics(B)
+        if weights == "l1":  # energies are equal where a kernel is used, and nowhere larger
+            assert ranker.weights_.sum() == pytest.approx(1.0)
+            assert np.all(h <= h[ranker.weights_ > 0].min() * (1 + 1e-3))
+        else:
+            np.testing.assert_allclose(ranker.weights_, h / np.linalg.norm(h), atol=1e-3)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_cutting_planes_give_exactly_sparse_weights_and_the_best_seen(tagged, loss):
+    views, Y = tagged
+    kernels = kw.KernelBank([Gaussian(0.5), Gaussian(2.0)], dtype="float64")
+    ranker = kw.LabelRanker(loss, kernels, solver="cutting-plane").fit(views, Y)
+    assert ranker.gap_ <= 1e-3
+    assert 0 < np.count_nonzero(ranker.weights_) < len(ranker.weights_)
+    with pytest.warns(ConvergenceWarning, match="gap of up to"):
+        early = kw.LabelRanker(loss, kernels, solver="cutting-plane", max_iter=2).fit(views, Y)
+    assert not early.converged_
+    values = early.history_["objective"]
+    assert early.objective_ <= values.min() < values[-1]  # the weights of cutting planes jump about
+    for fit in (ranker, early):
+        assert fit.weights_.sum() == pytest.approx(1.0)
+        assert fit.objective_ == pytest.approx(l1_objective(fit, kernels.build(views), Y), rel=1e-6)
+
+
+def l1_objective(ranker, bank, Y):
+    """1/2 (sum_j |f_j|)^2 + loss, label by label and written out."""
+    B = np.zeros(Y.shape)
+    B[ranker.support_] = ranker.dual_coef_.T
+    norms = ranker.weights_ * np.sqrt(2 * bank.quadratics(B))
+    value = 0.5 * norms.sum() ** 2
+    for f, y in zip(bank.combine(ranker.weights_) @ B, signs_of(Y), strict=True):
+        if ranker.loss == "group":
+            errors = np.maximum(0.0, 1 - f[y > 0][:, None] + f[y < 0][None])
+            value += np.sqrt((errors**2).sum(axis=0)).sum()
+        else:
+            value += min(np.maximum(0.0, 1 - y * (f - b)).sum() for b in f - y)
+    return value
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_scores_sum_to_zero_over_the_labels(tagged, loss):
+    views, Y = tagged
+    scores = kw.LabelRanker(loss).fit(views, Y).decision_function(views)
+    np.testing.assert_allclose(scores.sum(axis=1), 0.0, atol=1e-9)
+
+
+def test_labels_are_ranked_best_first_and_top_takes_the_first(fitted, tagged):
+    views, _ = tagged
+    scores, order = fitted.decision_function(views), fitted.rank(views)
+    assert np.all(np.diff(np.take_along_axis(scores, order, axis=1), axis=1) <= 0)
+    assert np.array_equal(np.sort(order, axis=1), np.tile(np.arange(6), (120, 1)))
+    for top in (1, 3, np.int64(6)):
+        given = fitted.predict(views, top=top)
+        assert np.all(given.sum(axis=1) == top)
+        assert np.all(np.take_along_axis(given, order[:, :top], axis=1) == 1)
+        assert fitted.tags(views, top=top) == order[:, :top].tolist()
+    given = fitted.predict(views)
+    assert [sorted(tags) for tags in fitted.tags(views)] == [np.flatnonzero(row).tolist() for row in given]
+
+
+def test_score_is_the_image_based_area_under_the_curve(fitted, tagged):
+    views, Y = tagged
+    partly = Y.astype(float)
+    partly[::3, :2] = np.nan
+    partly[5] = 1.0
+    scores = fitted.decision_function(views)
+    for labels in (Y, 2 * Y - 1, partly, csr_array(Y)):
+        assert fitted.score(views, labels) == pytest.approx(auc(labels, scores, by="image"), abs=1e-12)
+    some = np.arange(120) < 30
+    weighted = fitted.score(views, partly, sample_weight=some)
+    assert weighted == pytest.approx(auc(partly[some], scores[some], by="image"), abs=1e-12)
+
+
+def test_verbose_reports_iterations(tagged, capsys):
+    kw.LabelRanker(verbose=1).fit(*tagged)
+    assert "iteration 1" in capsys.readouterr().err
+
+
+# --- classes: one label a sample -------------------------------------------------------------------------------------
+
+
+def test_classes_give_the_machine_of_crammer_and_singer():
+    X, y = load_iris(return_X_y=True)
+    X, y = StandardScaler().fit_transform(X)[::2], np.array(["a", "b", "c"])[y[::2]]
+    ranker = kw.LabelRanker(kernels=LINEAR, C=2.0, tol=1e-9).fit(X, y)
+    # A margin of 1 instead of 2: half the cost, and half the scores.
+    svc = LinearSVC(multi_class="crammer_singer", C=1.0, fit_intercept=False, tol=1e-10, max_iter=10**6).fit(X, y)
+    np.testing.assert_allclose(ranker.decision_function(X), 2 * X @ svc.coef_.T, atol=2e-3)
+    assert ranker.classes_.tolist() == ["a", "b", "c"]
+    assert np.array_equal(ranker.predict(X), svc.predict(X))
+    assert ranker.score(X, y) == svc.score(X, y)
+
+
+def test_two_classes_give_the_support_vector_machine_without_bias():
+    X, y = load_iris(return_X_y=True)
+    X, y = StandardScaler().fit_transform(X)[50:], np.array(["no", "yes"])[y[50:] - 1]
+    ranker = kw.LabelRanker(kernels=LINEAR, tol=1e-9).fit(X, y)
+    svc = LinearSVC(loss="hinge", C=1.0, fit_intercept=False, tol=1e-10, max_iter=10**6).fit(X, y)
+    assert ranker.decision_function(X).shape == (100,)
+    np.testing.assert_allclose(ranker.decision_function(X), svc.decision_function(X), atol=2e-3)
+    assert np.array_equal(ranker.predict(X), svc.predict(X))
+    assert ranker.rank(X).shape == (100, 2)
+
+
+def test_classes_and_their_indicator_matrix_give_the_same_ranking():
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])
+    by_class = kw.LabelRanker(kernels=FIXED).fit(X, names[y])
+    by_label = kw.LabelRanker(kernels=FIXED, random_state=0).fit(X, np.eye(3, dtype=int)[y])
+    np.testing.assert_array_equal(by_class.decision_function(X), by_label.decision_function(X))
+    assert by_class.tags(X) == by_class.predict(X)[:, None].tolist()
+    assert np.array_equal(by_class.predict(X, top=2), by_label.predict(X, top=2))
+    with pytest.raises(ValueError, match="vector of classes"):
+        by_class.missing_labels(X, np.eye(3)[y])
+
+
+# --- forms of X and of Y ---------------------------------------------------------------------------------------------
+
+
+def test_every_form_of_x_gives_the_same_model(tagged):
+    views, Y = tagged
+    kernels = {name: [Gaussian(), Linear()] for name in views.names}
+    expected = kw.LabelRanker(kernels=kernels).fit(views, Y).decision_function(views)
+    as_dict = {name: views[name] for name in views.names}
+    np.testing.assert_array_equal(kw.LabelRanker(kernels=kernels).fit(as_dict, Y).decision_function(as_dict), expected)
+    X = np.hstack(list(as_dict.values()))
+    columns = {name: slice(10 * i, 10 * i + 10) for i, name in enumerate(views.names)}
+    by_columns = kw.LabelRanker(kernels=kw.KernelBank(kernels, columns=columns)).fit(X, Y)
+    np.testing.assert_allclose(by_columns.decision_function(X), expected, atol=1e-9)
+    names = [f"{name}.{i}" for name in views.names for i in range(10)]
+    for frame in (pd.DataFrame(X, columns=names), pl.DataFrame(dict(zip(names, X.T, strict=True)))):
+        got = kw.LabelRanker(kernels=kernels).fit(frame, Y).decision_function(frame)
+        np.testing.assert_allclose(got, expected, atol=1e-9)
+
+
+def test_precomputed_kernels_predict_and_cross_validate(tagged):
+    views, Y = tagged
+    Ks = np.stack([rbf_kernel(views[name], gamma=0.05) for name in views.names])
+    train, test = np.arange(0, 120, 2), np.arange(1, 120, 2)
+    raw = kw.LabelRanker(kernels="precomputed").fit(Ks[:, train][:, :, train], Y[train])
+    stack = kw.KernelStack(Ks)
+    ranker = kw.LabelRanker(kernels="precomputed").fit(stack[train], Y[train])
+    np.testing.assert_allclose(
+        ranker.decision_function(stack[test]), raw.decision_function(Ks[:, test][:, :, train]), atol=1e-6
+    )
+    assert ranker.score(stack[test], Y[test]) > 0.85
+    folds = MultilabelStratifiedKFold(3)
+    assert cross_val_score(kw.LabelRanker(kernels="precomputed"), stack, Y, cv=folds).mean() > 0.85
+
+
+def test_every_form_of_y_gives_the_same_model(tagged):
+    views, Y = tagged
+    partly = Y.astype(float)
+    partly[1, 2] = partly[7, 0] = np.nan
+    names = [f"tag{k}" for k in range(6)]
+    tags = [[names[k] for k in np.flatnonzero(row)] for row in Y]
+    for same in (
+        [Y, 2 * Y - 1, Y > 0, Y.astype(float), Y.tolist(), csr_array(Y), csr_matrix(Y), as_labels(Y)],
+        [pd.DataFrame(Y, columns=names), pl.DataFrame(Y, schema=names), tags, list(map(set, tags)), pd.Series(tags)],
+        [partly, 2 * partly - 1, np.ma.masked_array(Y, np.isnan(partly)), np.where(np.isnan(partly), None, partly)],
+    ):
+        rankers = [kw.LabelRanker(kernels=Gaussian(), random_state=0).fit(views, labels) for labels in same]
+        for labels, ranker in zip(same, rankers, strict=True):
+            np.testing.assert_array_equal(ranker.decision_function(views), rankers[0].decision_function(views))
+            np.testing.assert_array_equal(ranker.thresholds_, rankers[0].thresholds_)
+            assert ranker.classes_.tolist() == (names if same[0] is not Y and same[0] is not partly else [*range(6)])
+            assert ranker.score(views, labels) == rankers[0].score(views, same[0])
+            assert ranker.missing_labels(views, labels, top=9).tolist() == (
+                rankers[0].missing_labels(views, same[0], top=9).tolist()
+            )
+
+
+def test_labels_of_new_samples_go_by_name(tagged):
+    views, Y = tagged
+    frame = pd.DataFrame(Y, columns=list("abcdef"))
+    ranker = kw.LabelRanker(random_state=0).fit(views, frame)
+    new = [["a", "c"], ["f"], None]
+    found = ranker.missing_labels(views[:3], new, top=18)
+    assert {"a", "c"}.isdisjoint(found["label"][found["row"] == 0])
+    assert sorted(found["label"][found["row"] == 2]) == list("abcdef")
+    assert set(found["label"]) <= set("abcdef")
+    with pytest.raises(ValueError, match="not among the 6 known labels: zebra"):
+        ranker.missing_labels(views[:1], [["zebra"]])
+    with pytest.raises(ValueError, match="column 0 is 'b', expected 'a'"):
+        ranker.score(views, frame[list("bacdef")])
+
+
+def test_clone_and_pickle(tagged):
+    views, Y = tagged
+    ranker = kw.LabelRanker("group", kw.KernelBank(Gaussian()), weights=kw.weights.LpBall(1.5)).fit(views, Y)
+    again = pickle.loads(pickle.dumps(ranker))
+    np.testing.assert_array_equal(again.predict(views), ranker.predict(views))
+    assert again.missing_labels(None, Y).tolist() == ranker.missing_labels(None, Y).tolist()
+    assert not hasattr(clone(ranker), "weights_")
+    assert clone(ranker).weights == kw.weights.LpBall(1.5)
+    assert clone(kw.LabelRanker(machine=MLRL1(2.0))).machine == MLRL1(2.0)
+
+
+def test_searches_with_labels_never_judged(tagged):
+    views, Y = tagged
+    partly = Y.astype(float)
+    partly[np.random.default_rng(0).random(Y.shape) < 0.2] = np.nan
+    folds = MultilabelStratifiedKFold(3, shuffle=True, random_state=0)
+    search = silently(
+        GridSearchCV(
+            kw.LabelRanker(kernels=Gaussian()),
+            {"C": [0.1, 1.0], "loss": LOSSES},
+            scoring=scorer("neg_ranking_loss"),
+            cv=folds,
+        ).fit,
+        views,
+        partly,
+    )
+    assert -0.25 < search.best_score_ < 0
+    own = silently(lambda: cross_val_score(search.best_estimator_, views, partly, cv=folds))
+    assert own.mean() == pytest.approx(1 + search.best_score_)
+    X = np.hstack([views[name] for name in views.names])
+    pipeline = make_pipeline(StandardScaler(), kw.LabelRanker(random_state=0))
+    lrap = silently(lambda: cross_val_score(pipeline, X, partly, cv=folds, scoring=scorer("lrap")))
+    assert lrap.shape == (3,)
+    assert lrap.min() > 0.7
+    silently(pipeline.fit, X, partly)
+    assert np.all(pipeline.predict(X, top=2).sum(axis=1) == 2)
+
+
+def test_prediction_uses_only_active_kernels_and_support_rows(tagged):
+    views, Y = tagged
+    seen = []
+
+    def spy(name):
+        def function(A, B):
+            seen.append((name, len(A), len(B)))
+            return rbf_kernel(A, B, gamma=0.05)
+
+        return FromFunction(function)
+
+    kernels = {name: spy(name) for name in views.names}
+    partly = Y.astype(float)
+    partly[100:] = np.nan  # these cannot be support rows
+    ranker = silently(kw.LabelRanker(kernels=kernels, C=0.1).fit, views, partly)
+    assert ranker.support_.max() < 100
+    seen.clear()
+    got = ranker.decision_function(views[:10])
+    active = {name for name, w in zip(views.names, ranker.weights_, strict=True) if w > 0}
+    assert len(active) < len(views.names)
+    assert sorted(seen) == sorted((name, 10, len(ranker.support_)) for name in active)
+    dense = sum(
+        w * rbf_kernel(views[name][:10], views[name][ranker.support_], gamma=0.05) @ ranker.dual_coef_.T
+        for name, w in zip(views.names, ranker.weights_, strict=True)
+    )
+    np.testing.assert_allclose(got, dense, atol=1e-5)
+    seen.clear()
+    ranker.missing_labels(None, partly)
+    assert seen == []
+
+
+# --- labels never judged, and order ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ranker", "margin"),
+    [(exact(machine=MLRPairwise(1.0), kernels=LINEAR), 2.0), (exact("group", kernels=LINEAR), 1.0)],
+)
+def test_an_unjudged_label_takes_its_pairs_out(ranker, margin):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((14, 3))
+    Y = (X @ rng.standard_normal((3, 4)) + rng.standard_normal((14, 4)) > 0).astype(float)
+    Y[rng.random(Y.shape) < 0.3] = np.nan
+    W = cp.Variable((3, 4))
+    groups = []
+    for i in range(14):
+        for q in np.flatnonzero(Y[i] == 0):
+            errors = [cp.pos(margin - X[i] @ W[:, p] + X[i] @ W[:, q]) for p in np.flatnonzero(Y[i] == 1)]
+            if errors:
+                groups.append(cp.norm(cp.hstack(errors), 2 if ranker.loss == "group" else 1))
+    value = cp.Problem(cp.Minimize(cp.sum_squares(W) / 2 + sum(groups))).solve(solver="CLARABEL")
+    silently(ranker.fit, X, Y)
+    assert ranker.objective_ == pytest.approx(value, rel=1e-6)
+    np.testing.assert_allclose(ranker.decision_function(X), X @ W.value, atol=1e-3)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_label_never_judged_is_a_label_left_out(small, loss):
+    views, Y = small
+    partly = np.insert(Y.astype(float), 2, np.nan, axis=1)
+    with pytest.warns(UserWarning, match=r"Label\(s\) 2 were never judged"):
+        ranker = exact(loss).fit(views, partly)
+    without = exact(loss).fit(views, Y)
+    scores = ranker.decision_function(views)
+    others = [0, 1, 3, 4, 5]
+    np.testing.assert_allclose(scores[:, others], without.decision_function(views), atol=1e-6)
+    np.testing.assert_allclose(ranker.thresholds_[others], without.thresholds_, atol=1e-6)
+    assert np.all(ranker.rank(views)[:, -1] == 2)
+    assert ranker.thresholds_[2] == np.inf
+    assert not ranker.predict(views)[:, 2].any()
+    assert 2 not in ranker.missing_labels(views, partly, top=10**6)["label"]
+    assert ranker.score(views, partly) == pytest.approx(without.score(views, Y))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_row_with_nothing_judged_is_a_row_left_out(small, loss):
+    views, Y = small
+    partly = Y.astype(float)
+    dark = [0, 17, 49]
+    partly[dark] = np.nan
+    with pytest.warns(UserWarning, match=r"3 of 50 samples .* \(3 have nothing judged at all\).* row 0"):
+        ranker = exact(loss).fit(views, partly)
+    rest = np.setdiff1d(np.arange(50), dark)
+    without = exact(loss).fit(views[rest], Y[rest])
+    assert ranker.n_uninformative_ == 3
+    assert ranker.objective_ == pytest.approx(without.objective_, rel=1e-7)
+    np.testing.assert_allclose(ranker.weights_, without.weights_, atol=1e-3)
+    np.testing.assert_allclose(ranker.decision_function(views), without.decision_function(views), atol=1e-3)
+    np.testing.assert_allclose(ranker.thresholds_, without.thresholds_, atol=0.02)  # folds are fitted to 1 %
+    # They can still be scored: everything that looks relevant is missing there.
+    found = ranker.missing_labels(None, partly, top=10**6)
+    assert np.bincount(found["row"], minlength=50)[dark].tolist() == [5, 5, 5]
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_rows_without_a_pair_are_reported_and_change_no_scores(small, value):
+    views, Y = small
+    flat = Y.astype(float)
+    flat[[4, 9]] = value
+    with pytest.warns(UserWarning, match=r"2 of 50 samples have no pair .* \(0 have nothing judged at all\).* row 4"):
+        ranker = exact().fit(views, flat)
+    rest = np.delete(np.arange(50), [4, 9])
+    assert ranker.n_uninformative_ == 2
+    without = exact().fit(views[rest], Y[rest])
+    np.testing.assert_allclose(ranker.decision_function(views), without.decision_function(views), atol=1e-3)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_order_changes_nothing(small, loss):
+    views, Y = small
+    expected = exact(loss).fit(views, Y)
+    scores = expected.decision_function(views)
+    rng = np.random.default_rng(0)
+    labels, samples = rng.permutation(5), rng.permutation(50)
+    shuffled = exact(loss).fit(views, Y[:, labels])
+    np.testing.assert_allclose(shuffled.decision_function(views), scores[:, labels], atol=1e-3)
+    np.testing.assert_allclose(shuffled.weights_, expected.weights_, atol=1e-3)
+    shuffled = exact(loss).fit(views[samples], Y[samples])
+    np.testing.assert_allclose(shuffled.decision_function(views), scores, atol=1e-3)
+    np.testing.assert_allclose(shuffled.weights_, expected.weights_, atol=1e-3)
+    reverse = kw.KernelBank(FIXED.kernels[::-1], dtype="float64")
+    turned = {name: views[name] for name in views.names[::-1]}
+    shuffled = exact(loss, kernels=reverse).fit(turned, Y)
+    np.testing.assert_allclose(shuffled.decision_function(turned), scores, atol=1e-3)
+    np.testing.assert_allclose(shuffled.weights_[::-1], expected.weights_, atol=1e-3)
+
+
+# --- thresholds ------------------------------------------------------------------------------------------------------
+
+
+SCORES = st.one_of(st.sampled_from([0.0, 1.0, np.nextafter(1.0, 2.0)]), st.floats(-100, 100))
+ENTRIES = st.lists(st.tuples(SCORES, st.sampled_from([-1, 0, 1])), min_size=1)
+
+
+@given(ENTRIES.filter(lambda entries: any(sign > 0 for _, sign in entries)))
+@example([(1.0, 1), (1.0, -1), (1.0, -1), (0.0, 1)])  # cutting between equal scores would be best
+@example([(np.nextafter(1.0, 2.0), 1), (1.0, -1)])  # there is no number between
+@example([(1.0, 1), (np.nextafter(1.0, 0.0), -1)])
+def test_the_threshold_is_the_best_for_f1(entries):
+    scores, signs = np.array([score for score, _ in entries]), np.array([sign for _, sign in entries], dtype=np.int8)
+    judged = signs != 0
+
+    best = best_f1(signs[judged] > 0, scores[judged])
+    given = scores[judged] > _best_threshold(scores, signs)
+    assert f1(signs[judged] > 0, given) == pytest.approx(best, abs=1e-12)
+
+
+def f1(relevant, given):
+    return 2 * np.sum(relevant & given) / (relevant.sum() + given.sum())
+
+
+def best_f1(relevant, scores):
+    """By trying every threshold."""
+    return max(f1(relevant, scores >= threshold) for threshold in scores)
+
+
+def test_nothing_relevant_has_no_threshold():
+    assert _best_threshold(np.array([0.3, 0.1]), np.array([-1, -1], dtype=np.int8)) == np.inf
+    assert _best_threshold(np.array([0.3, 0.1]), np.array([0, 0], dtype=np.int8)) == np.inf
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_thresholds_serve_new_samples(loss):
+    views, Y = kw.datasets.make_tagged_views(n_samples=300, n_labels=6, n_tags=2.0, random_state=1)
+    ranker = kw.LabelRanker(loss, random_state=0).fit(views[:180], Y[:180])
+    T, scores, given = Y[180:], ranker.decision_function(views[180:]), ranker.predict(views[180:])
+    assert np.array_equal(given, scores > ranker.thresholds_)
+    got = f1_score(T, given, average="macro")
+    # The best there is on these very samples, and all labels for all.
+    best = np.mean([best_f1(T[:, k] > 0, scores[:, k]) for k in range(6)])
+    assert got > 0.9 * best
+    assert got > f1_score(T, np.ones_like(T), average="macro") + 0.2
+
+
+def test_labels_never_relevant_are_reported_and_never_given(tagged):
+    views, Y = tagged
+    never = Y.copy()
+    never[:, 3] = 0
+    with pytest.warns(UserWarning, match=r"Label\(s\) 3 are relevant for no training sample"):
+        ranker = silently_uninformative(kw.LabelRanker(random_state=0), views, never)
+    assert ranker.thresholds_[3] == np.inf
+    assert not ranker.predict(views)[:, 3].any()
+    assert 3 not in ranker.missing_labels(views, never, top=10**6)["label"]
+    assert np.all(np.isfinite(ranker.missing_labels(views, never, top=10**6)["score"]))
+
+
+def silently_uninformative(ranker, views, Y):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*have no pair.*")
+        return ranker.fit(views, Y)
+
+
+def test_many_labels_are_not_all_listed(tagged):
+    views, Y = tagged
+    wide = np.hstack([Y, np.zeros((120, 8), dtype=int)])
+    with pytest.warns(UserWarning, match=r"Label\(s\) 6, 7, 8, 9, 10 and 3 more are"):
+        kw.LabelRanker().fit(views, wide)
+
+
+def test_the_random_state_decides_the_thresholds_and_nothing_else(tagged, fitted):
+    views, Y = tagged
+    again = kw.LabelRanker(random_state=0).fit(views, Y)
+    other = kw.LabelRanker(random_state=1).fit(views, Y)
+    np.testing.assert_array_equal(again.thresholds_, fitted.thresholds_)
+    assert np.any(other.thresholds_ != fitted.thresholds_)
+    np.testing.assert_array_equal(again.decision_function(views), fitted.decision_function(views))
+    np.testing.assert_array_equal(other.decision_function(views), fitted.decision_function(views))
+
+
+# --- missing labels --------------------------------------------------------------------------------------------------
+
+
+def share_found(found, removed):
+    return removed[found["row"], found["label"]].mean()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_removed_labels_are_found_among_the_training_samples(loss):
+    views, Y = kw.datasets.make_tagged_views(n_samples=200, n_labels=8, random_state=0)
+    case = remove_labels(Y, (0.4,), random_state=0)[0]
+    ranker = kw.LabelRanker(loss, random_state=0).fit(views, case.Y)
+    chance = case.removed.sum() / (case.Y == 0).sum()
+    found = ranker.missing_labels(None, case.Y, top=int(case.removed.sum()))
+    assert share_found(found, case.removed) > 2.5 * chance
+    assert share_found(found[:20], case.removed) > 4 * chance
+    # What the model itself says of rows it was told to rank otherwise is much less: that is what None is for.
+    own = ranker.missing_labels(views, case.Y, top=int(case.removed.sum()))
+    assert share_found(own, case.removed) < share_found(found, case.removed) - 0.1
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_removed_labels_of_new_samples_are_found(loss):
+    views, Y = kw.datasets.make_tagged_views(n_samples=300, n_labels=8, random_state=0)
+    case = remove_labels(Y, (0.4,), random_state=0)[0]
+    ranker = kw.LabelRanker(loss, random_state=0).fit(views[:200], Y[:200])
+    removed, left = case.removed[200:], case.Y[200:]
+    found = ranker.missing_labels(views[200:], left, top=10**6)
+    assert len(found) == (left == 0).sum()
+    assert roc_auc_score(removed[found["row"], found["label"]], found["score"]) > 0.85
+
+
+def test_missing_labels_are_candidates_above_their_thresholds_best_first(fitted, tagged):
+    views, Y = tagged
+    partly = Y.astype(float)
+    partly[::2, 1] = np.nan
+    excess = fitted.decision_function(views) - fitted.thresholds_
+    found = fitted.missing_labels(views, partly)
+    expected = [(i, k) for i, k in np.argwhere(excess > 0).tolist() if partly[i, k] != 1]
+    assert sorted(zip(found["row"].tolist(), found["label"].tolist(), strict=True)) == expected
+    assert np.isnan(partly[found["row"], found["label"]]).any()
+    np.testing.assert_array_equal(found["score"], excess[found["row"], found["label"]])
+    assert np.all(np.diff(found["score"]) <= 0)
+    assert fitted.missing_labels(views, partly, top=5).tolist() == found[:5].tolist()
+    everything = fitted.missing_labels(views, partly, top=10**6)
+    assert everything[: len(found)].tolist() == found.tolist()
+    assert len(everything) == (partly != 1).sum()
+    assert len(fitted.missing_labels(views, np.ones_like(Y))) == 0
+
+
+# --- bad input -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("top", [0, -1, 2.5, 2.0, "two", np.nan, 7])
+def test_top_must_be_a_number_of_labels(fitted, tagged, top):
+    views, Y = tagged
+    for method in (fitted.predict, fitted.tags):
+        with pytest.raises(ValueError, match=rf"top .* from 1 to the number of labels, 6, got {top!r}"):
+            method(views, top=top)
+    if top == 7:
+        assert len(fitted.missing_labels(views, Y, top=top)) == 7  # over all rows
+    else:
+        with pytest.raises(ValueError, match=rf"top .* at least 1, got {top!r}"):
+            fitted.missing_labels(views, Y, top=top)
+
+
+def with_entry(Y, value):
+    changed = Y.astype(float)
+    changed[3, 1] = value
+    return changed
+
+
+def test_labels_that_cannot_be_read_or_ranked_are_named(tagged):
+    views, Y = tagged
+    fit = kw.LabelRanker().fit
+    for labels, message in (
+        (with_entry(Y, -1), "mixes 0 and -1"),
+        (with_entry(Y, 3), "row 3, column 1 is 3"),
+        (np.full(Y.shape, np.nan), "nothing to rank"),
+        (np.ones_like(Y), "nothing to rank"),
+        (Y[:-1], "inconsistent numbers of samples"),
+        (Y[:, :1] * 0, "only one class: 0"),
+        (csr_array(Y[:, :1]), "only one class: 0.*MKLClassifier"),
+        (with_entry(Y, np.nan)[:, [1]], "only one class: 0.*MKLClassifier"),
+        (pd.DataFrame(with_entry(Y, np.nan)[:, [1]], columns=["sky"]), "only one class: 'sky'.*MKLClassifier"),
+        ([["sky"]] * 120, "only one class: 'sky'"),
+        ([[1, 0], [1]] * 60, "rows of y differ in length"),
+        (Y[None], "must be a label matrix"),
+        (None, "requires y"),
+        (np.linspace(0, 1, 120), "continuous"),
+        (np.where(np.arange(120) < 3, np.nan, 1.0), "NaN"),
+    ):
+        with pytest.raises(ValueError, match=message), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fit(views, labels)
+    with pytest.raises(ValueError, match="at least 2 samples with judged labels"):
+        fit(views[:1], [[1, 0]])
+    with pytest.raises(ValueError, match="at least 2 samples with judged labels"):
+        fit(views[:3], [[np.nan] * 2, [1, 0], [np.nan] * 2])
+
+
+def test_two_samples_and_two_labels_are_enough(tagged):
+    ranker = kw.LabelRanker(random_state=0).fit(tagged[0][:2], [[1, 0], [0, 1]])
+    assert ranker.rank(tagged[0][:2]).tolist() == [[0, 1], [1, 0]]
+    assert np.all(np.isfinite(ranker.thresholds_))
+
+
+def test_samples_that_cannot_be_read_are_named(fitted, tagged):
+    views, Y = tagged
+    arrays = {name: views[name].copy() for name in views.names}
+    arrays["useful1"][3, 1] = np.nan
+    with pytest.raises(ValueError, match=r"useful1.*row 3"):
+        kw.LabelRanker().fit(arrays, Y)
+    with pytest.raises(ValueError, match=r"useful1.*row 3"):
+        fitted.predict(arrays)
+    with pytest.raises(ValueError, match="NaN"):
+        kw.LabelRanker().fit(arrays["useful1"], Y)
+    with pytest.raises(ValueError, match="useful0"):
+        fitted.rank({"useful1": views["useful1"]})
+
+
+def test_labels_that_do_not_fit_the_model_are_named(fitted, tagged):
+    views, Y = tagged
+    for labels, message in ((Y[:, :-1], "5 label columns, expected 6"), (Y[:, 0], "label matrix")):
+        with pytest.raises(ValueError, match=f"^Y .*{message}"):
+            fitted.missing_labels(views, labels)
+        with pytest.raises(ValueError, match=f"^y .*{message}"):
+            fitted.score(views, labels)
+    for X in (views, None):
+        with pytest.raises(ValueError, match="same rows, got 120 and 119"):
+            fitted.missing_labels(X, Y[:-1])
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        fitted.score(views, Y[:-1])
+    with pytest.raises(ValueError, match="nothing to score"):
+        fitted.score(views, np.zeros_like(Y))
+    with pytest.raises(ValueError, match="sample_weight"):
+        fitted.score(views, Y, sample_weight=np.ones(3))
+
+
+def test_settings_that_cannot_work_are_named(tagged):
+    for settings, message in (
+        ({"loss": "hinge"}, "loss must be 'pairwise' or 'group', got 'hinge'"),
+        ({"machine": SVM()}, "ranks labels.*got SVM"),
+        ({"machine": Ridge()}, "ranks labels.*got Ridge"),
+        ({"machine": "MLRL1"}, "ranks labels.*got 'MLRL1'"),
+        ({"machine": MLRL1}, "ranks labels.*got <class"),
+        ({"C": 0.0}, "C must be positive"),
+        ({"C": np.nan}, "C must be positive"),
+        ({"weights": "l0.5"}, "LpBall"),
+        ({"solver": "cuttingplane"}, "did you mean 'cutting-plane'"),
+        ({"solver": "smo", "weights": "l2"}, r"smo.*hinge.*newton"),
+        ({"solver": "mirror-descent", "weights": "l2"}, r"mirror-descent.*LpBall.*alternating"),
+        ({"stopping": "soon"}, "stopping"),
+        ({"tol": 0.0}, "tol must be positive"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            kw.LabelRanker(**settings).fit(*tagged)
+
+
+def test_nothing_works_before_fit(tagged):
+    views, Y = tagged
+    for call in (
+        lambda ranker: ranker.predict(views),
+        lambda ranker: ranker.rank(views),
+        lambda ranker: ranker.tags(views),
+        lambda ranker: ranker.score(views, Y),
+        lambda ranker: ranker.missing_labels(views, Y),
+        lambda ranker: ranker.missing_labels(None, Y),
+    ):
+        with pytest.raises(NotFittedError):
+            call(kw.LabelRanker())
