@@ -110,7 +110,7 @@ def test_solvers_agree(small, loss, weights, solver):
     assert (1 - 1e-8) * reference.objective_ <= ranker.objective_ <= reference.objective_ * (1 + 1e-3)
 
 
-@pytest.mark.parametrize(("loss", "machine"), [("pairwise", MLRL1(0.5)), ("group", MLRGL(0.5))])
+@pytest.mark.parametrize(("loss", "machine"), [("pairwise", MLRL1(0.5, ridge=1.0, box="wide")), ("group", MLRGL(0.5))])
 def test_one_kernel_is_the_machine_alone(small, loss, machine):
     views, Y = small
     kernel = kw.KernelBank({"useful0": Gaussian(gamma=0.1)}, dtype="float64")
@@ -151,11 +151,12 @@ def test_weights_meet_the_conditions_of_optimality(small, loss):
 def test_cutting_planes_give_exactly_sparse_weights_and_the_best_seen(tagged, loss):
     views, Y = tagged
     kernels = kw.KernelBank([Gaussian(0.5), Gaussian(2.0)], dtype="float64")
-    ranker = kw.LabelRanker(loss, kernels, solver="cutting-plane").fit(views, Y)
+    machine = MLRL1(1.0) if loss == "pairwise" else None  # whose loss is written out below
+    ranker = kw.LabelRanker(loss, kernels, solver="cutting-plane", machine=machine).fit(views, Y)
     assert ranker.gap_ <= 1e-3
     assert 0 < np.count_nonzero(ranker.weights_) < len(ranker.weights_)
     with pytest.warns(ConvergenceWarning, match="gap of up to"):
-        early = kw.LabelRanker(loss, kernels, solver="cutting-plane", max_iter=2).fit(views, Y)
+        early = kw.LabelRanker(loss, kernels, solver="cutting-plane", machine=machine, max_iter=2).fit(views, Y)
     assert not early.converged_
     values = early.history_["objective"]
     assert early.objective_ <= values.min() < values[-1]  # the weights of cutting planes jump about
@@ -224,7 +225,7 @@ def test_verbose_reports_iterations(tagged, capsys):
 def test_classes_give_the_machine_of_crammer_and_singer():
     X, y = load_iris(return_X_y=True)
     X, y = StandardScaler().fit_transform(X)[::2], np.array(["a", "b", "c"])[y[::2]]
-    ranker = kw.LabelRanker(kernels=LINEAR, C=2.0, tol=1e-9).fit(X, y)
+    ranker = kw.LabelRanker(kernels=LINEAR, machine=MLRL1(2.0), tol=1e-9).fit(X, y)
     # A margin of 1 instead of 2: half the cost, and half the scores.
     svc = LinearSVC(multi_class="crammer_singer", C=1.0, fit_intercept=False, tol=1e-10, max_iter=10**6).fit(X, y)
     np.testing.assert_allclose(ranker.decision_function(X), 2 * X @ svc.coef_.T, atol=2e-3)
@@ -236,7 +237,7 @@ def test_classes_give_the_machine_of_crammer_and_singer():
 def test_two_classes_give_the_support_vector_machine_without_bias():
     X, y = load_iris(return_X_y=True)
     X, y = StandardScaler().fit_transform(X)[50:], np.array(["no", "yes"])[y[50:] - 1]
-    ranker = kw.LabelRanker(kernels=LINEAR, tol=1e-9).fit(X, y)
+    ranker = kw.LabelRanker(kernels=LINEAR, machine=MLRL1(1.0), tol=1e-9).fit(X, y)
     svc = LinearSVC(loss="hinge", C=1.0, fit_intercept=False, tol=1e-10, max_iter=10**6).fit(X, y)
     assert ranker.decision_function(X).shape == (100,)
     np.testing.assert_allclose(ranker.decision_function(X), svc.decision_function(X), atol=2e-3)

@@ -75,6 +75,9 @@ class MLRL1(RankingMachine):
     ridge: float | Array = 0.0
     box: str = "narrow"
 
+    # Preconditioned steps gain most at once, and what more of them find is lost when the next sweep changes the face.
+    _face_steps = 2
+
     def __post_init__(self) -> None:
         _check_cost(self.C)
         if self.box not in ("narrow", "wide"):
@@ -111,26 +114,34 @@ class MLRL1(RankingMachine):
     def _coefficients(self, work: Work, duals: Array) -> Array:
         return duals
 
-    def _pull(self, work: Work, F: NDArray) -> Array:
-        return F.astype(np.float64)
+    def _pull(self, work: Work, F: NDArray) -> NDArray:
+        return F
 
-    def _slope(self, work: Work) -> Array:
-        return work.signs - work.F - work.extra["ridge"][:, None] * work.B
+    def _slope(self, work: Work) -> NDArray:
+        slope = work.signs - work.F
+        ridge = work.extra["ridge"]
+        return slope - (ridge[:, None] * work.B).astype(slope.dtype) if ridge.any() else slope
 
     def _face(self, work: Work, slope: Array) -> Face:
         lower, upper = work.extra["lower"], work.extra["upper"]
         slack = _BOUND * (upper - lower)
-        free = (lower + slack < work.B) & (upper - slack > work.B)
+        inside = (lower + slack < work.B) & (upper - slack > work.B)
+        free = inside.astype(work.F.dtype)
         share = 1.0 / np.maximum(free.sum(axis=1, keepdims=True), 1)
+        # Inverse of rest + ridge + common common' on the free samples of each label, by Sherman and Morrison.
+        ridge = work.extra["ridge"].astype(work.F.dtype)
+        inverse = 1.0 / (work.rest + ridge)
+        scaled = inverse * work.common
+        normalise = 1.0 / (1.0 + (scaled * work.common) @ free)
 
         def tangent(P: Array) -> Array:
             P = P * free
             return (P - share * P.sum(axis=1, keepdims=True)) * free
 
-        return Face(tangent, work.extra["ridge"][:, None])
+        def precondition(P: Array) -> Array:
+            return tangent(inverse[:, None] * P - np.multiply.outer(scaled, normalise * (scaled @ P)))
 
-    def _project(self, work: Work, duals: Array) -> Array:
-        return project_balanced_box(duals, work.extra["lower"], work.extra["upper"])[0]
+        return Face(tangent, ridge[:, None], precondition)
 
     def _solve_block(self, K: NDArray, rows: slice, work: Work, F: Array, delta: Array) -> None:
         extra = work.extra
@@ -171,9 +182,6 @@ class PairMachine(RankingMachine):
     def _within(self, extra: dict[str, Any], pairs: Array) -> Array:
         """Nearest feasible multipliers."""
         raise NotImplementedError
-
-    def _project(self, work: Work, duals: Array) -> Array:
-        return self._within(work.extra, duals)
 
     def _coefficients(self, work: Work, duals: Array) -> Array:
         B = np.empty(work.signs.shape)
@@ -329,8 +337,8 @@ class _SmoothedGroup(RankingMachine):
         climbed = self._values(work, work.B, work.F).dual - 0.5 * float(K.diagonal() @ replaced)
         work.extra["monitor"].append(climbed)
 
-    def _climb_face(self, K: NDArray, work: Work, now: Values) -> Values:
-        return now
+    def _climb_face(self, K: NDArray, work: Work, now: Values) -> Values | None:
+        return None
 
     def _done(self, work: Work, values: Values, accuracy: float) -> bool:
         return work.extra["change"] <= accuracy
@@ -350,6 +358,3 @@ class _SmoothedGroup(RankingMachine):
 
     def _face(self, work: Work, slope: Array) -> Face:
         return Face(np.zeros_like, 0.0)  # not known without the multipliers: no curvature, no steps
-
-    def _project(self, work: Work, duals: Array) -> Array:
-        return duals

@@ -3,20 +3,22 @@
 A sweep solves the block of one sample after the other with all others held. It finds quickly which duals end at their
 bounds, and is slow to agree on the rest when kernel values between different samples are large. The rest is a
 quadratic problem without bounds: conjugate gradients on it, at one matrix product a step, do what hundreds of sweeps
-would; what leaves the constraint set is projected back, and kept only if the dual value rises (Moré & Toraldo's way
-with bound-constrained problems).
+would. What leaves the constraint set the next sweep brings back, sample by sample and at no cost of its own; both
+together are kept only if the dual value rises.
+
+Most kernels of different samples have much in common (a mean well above zero), which makes one eigenvalue of K large
+and conjugate gradients slow. So they are preconditioned with a multiple of the identity plus that one direction.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.blas import dgemm, sgemm
 
 from .base import Array, Machine, Products, Solution, product
 from .ranking_loops import ordered_shares
@@ -29,16 +31,16 @@ _BLOCK = 256
 _REFRESH = 50
 #: A smaller relative rise of the dual value than this between two refreshes is rounding.
 _RISE = 1e-12
-#: Sweeps between steps in a face: enough to find the next one.
-_SWEEPS = 2
-#: Steps in a face end after this many, or when one gains less than this share of the best.
-_FACE_STEPS, _LITTLE = 10, 0.2
-#: The same for the response of the duals to the weights, whose model of the value has to be better.
-_RESPONSE_STEPS, _RESPONSE_LITTLE = 20, 0.1
+#: Steps in a face end when one gains less than this share of the best.
+_LITTLE = 0.2
+#: Steps in the first face: one more when the dual value rose, half as many when it did not.
+_FIRST_STEPS = 2
+#: Directions for each kernel among which the response of the duals to the weights is sought.
+_RESPONSE_ROUNDS = 2
 #: A direction this much flatter than the steepest is flat but for rounding.
 _FLAT = 1e-12
-#: Fractions of a step that are tried.
-_FRACTIONS = (1.0, 0.25, 0.0625)
+#: Power iterations for the direction that the samples have most in common.
+_POWER_STEPS = 3
 
 
 @dataclass
@@ -54,15 +56,22 @@ class Work:
         Signed duals.
     F : array of shape (n, m), of the kernel's dtype
         ``K @ B``, kept up to date.
+    common, rest : array of shape (n,), float
+        The kernel is like ``common common' + rest * identity``.
     extra : dict
         What the machine's loops need beside these.
+    steps : int
+        How many steps the next climb in a face may take.
     """
 
     signs: Signs
     duals: Array
     B: Array
     F: NDArray
+    common: NDArray
+    rest: float
     extra: dict[str, Any]
+    steps: int = _FIRST_STEPS
 
 
 @dataclass
@@ -96,16 +105,22 @@ class Face:
         Projects a direction on the face.
     curvature : array or float
         What the second derivative has on its diagonal beside the kernel's part.
+    precondition : function
+        Roughly the inverse of the second derivative, applied to a direction in the face; stays in the face.
     """
 
     tangent: Callable[[Array], Array]
     curvature: Any
+    precondition: Callable[[Array], Array] = field(default=lambda direction: direction)
 
 
 class RankingMachine(Machine):
     """A machine whose dual has one block of constraints a sample."""
 
     kind = "ranker"
+
+    #: Most steps in a face before the next sweep.
+    _face_steps = 10
 
     # -- what a machine says about its problem ----------------------------------------------------------------------
 
@@ -134,10 +149,6 @@ class RankingMachine(Machine):
         """Where the duals can still move both ways."""
 
     @abstractmethod
-    def _project(self, work: Work, duals: Array) -> Array:
-        """Nearest feasible duals."""
-
-    @abstractmethod
     def _solve_block(self, K: NDArray, rows: slice, work: Work, F: Array, delta: Array) -> None:
         """Visit the rows of a block: update ``work.duals``, ``work.B[rows]`` and `F`, write the change to `delta`."""
 
@@ -153,18 +164,16 @@ class RankingMachine(Machine):
         signs = np.sign(Y).astype(np.int8, order="C")
         extra = self._prepare(signs)
         duals = self._start(signs, extra, start)
-        work = Work(signs, duals, np.zeros(signs.shape), np.zeros(signs.shape, K.dtype), extra)
-        values = self._refresh(K, work)
+        work = Work(signs, duals, np.zeros(signs.shape), np.zeros(signs.shape, K.dtype), *_in_common(K), extra)
+        values = now = self._refresh(K, work)
         sweeps = since = 0
         while not self._done(work, values, accuracy):
-            self._sweep(K, work)
+            now = self._climb_face(K, work, now) or self._swept(K, work)
             sweeps, since = sweeps + 1, since + 1
-            now = self._values(work, work.B, work.F)
-            if sweeps % _SWEEPS == 0 and not self._done(work, now, accuracy):
-                now = self._climb_face(K, work, now)
             if since < _REFRESH and not self._done(work, now, accuracy):
                 continue
             before, values, since = values, self._refresh(K, work), 0
+            now = values
             if self._stuck(work, before, values):
                 break
         return Solution(
@@ -202,33 +211,36 @@ class RankingMachine(Machine):
             F = work.F[rows].astype(np.float64)
             delta = np.empty_like(F)
             self._solve_block(np.ascontiguousarray(K[rows, rows]), rows, work, F, delta)
-            add_product(work.F, K[rows], delta)
+            add_product(work.F, K, rows, delta)
 
-    def _climb_face(self, K: NDArray, work: Work, now: Values) -> Values:
-        """Move to the maximum over the face, as far as the constraints allow and the dual value rises."""
+    def _swept(self, K: NDArray, work: Work) -> Values:
+        self._sweep(K, work)
+        return self._values(work, work.B, work.F)
+
+    def _climb_face(self, K: NDArray, work: Work, now: Values) -> Values | None:
+        """Steps in the face, then a sweep; None, and nothing changed, if that does not raise the dual value."""
+        kept = work.duals, work.B, work.F
         slope = self._slope(work)
-        face = self._face(work, slope)
-        direction = self._maximum_on(face, K, work, face.tangent(slope), _FACE_STEPS, _LITTLE)
-        for fraction in _FRACTIONS:
-            duals = self._project(work, work.duals + fraction * direction)
-            B = self._coefficients(work, duals)
-            F = work.F.copy()
-            add_product(F, K, B - work.B)
-            trial = self._values(work, B, F)
-            if trial.dual > now.dual:
-                work.duals, work.B, work.F = duals, B, F
-                return trial
-        return now
+        direction, response = self._maximum_on(self._face(work, slope), K, work, slope)
+        work.duals = work.duals + direction  # in double precision, the steps are in that of the kernel
+        work.B = self._coefficients(work, work.duals)
+        work.F = work.F + response
+        there = self._swept(K, work)
+        if there.dual > now.dual:
+            work.steps = min(work.steps + 1, self._face_steps)
+            return there
+        work.steps = max(work.steps // 2, 1)
+        work.duals, work.B, work.F = kept
+        return None
 
-    def _maximum_on(self, face: Face, K: NDArray, work: Work, slope: Array, max_steps: int, little: float) -> Array:
-        """Maximum of the quadratic with this slope (in the face) and the dual's curvature, by conjugate gradients."""
-        residual = along = slope
-        square, best, steepest = float(np.vdot(residual, residual)), 0.0, 0.0
-        total = np.zeros_like(residual)
-        for _ in range(max_steps):
-            F = np.zeros_like(work.F)
-            add_product(F, K, self._coefficients(work, along))
-            bent = face.tangent(self._pull(work, F) + face.curvature * along)
+    def _maximum_on(self, face: Face, K: NDArray, work: Work, slope: NDArray) -> tuple[NDArray, NDArray]:
+        """The way to the maximum over a face, and what it adds to the scores: preconditioned conjugate gradients."""
+        total, response = np.zeros_like(slope), np.zeros_like(work.F)
+        residual = face.tangent(slope)
+        along = face.precondition(residual)
+        square, best, steepest = float(np.vdot(residual, along)), 0.0, 0.0
+        for _ in range(work.steps):
+            F, bent = self._bent(face, K, work, along)
             bend, length = float(np.vdot(along, bent)), float(np.vdot(along, along))
             steepest = max(steepest, bend / max(length, np.finfo(float).tiny))
             if bend <= _FLAT * steepest * length:
@@ -236,37 +248,51 @@ class RankingMachine(Machine):
             step = square / bend
             gain = 0.5 * step * square
             total += step * along
+            response += step * F
             best = max(best, gain)
-            if gain <= little * best:
+            if gain <= _LITTLE * best:
                 break
             residual = residual - step * bent
-            square, before = float(np.vdot(residual, residual)), square
-            along = residual + (square / before) * along
-        return total
+            conditioned = face.precondition(residual)
+            square, before = float(np.vdot(residual, conditioned)), square
+            along = conditioned + (square / before) * along
+        return total, response
+
+    def _bent(self, face: Face, K: NDArray, work: Work, along: NDArray) -> tuple[NDArray, NDArray]:
+        """What a direction in the face adds to the scores, and minus the second derivative of the dual times it."""
+        F = K @ self._coefficients(work, along).astype(K.dtype, copy=False)
+        return F, face.tangent(self._pull(work, F) + face.curvature * along)
 
     def curvature(self, K: NDArray, Y: Array, solution: Solution, bank: Products) -> Array:
         """See :meth:`Machine.curvature`. Only duals inside the face respond to the weights.
 
-        A few steps of conjugate gradients find most of the response, which is good enough for a model of the value.
-        What they leave out can make it indefinite by little, so its spectrum is cut off at zero.
+        Their response is sought among a few directions for each kernel: a model of the value that is convex, and bends
+        a little less than the value itself.
         """
         work = self._resume(K, Y, solution)
-        face = self._face(work, self._slope(work))
-        forces = bank.products(work.B, np.arange(len(work.B)))
-        H = np.empty((len(forces), len(forces)))
-        for row, force in zip(H, forces, strict=True):
-            pulled = face.tangent(self._pull(work, force))
-            answer = self._maximum_on(face, K, work, pulled, _RESPONSE_STEPS, _RESPONSE_LITTLE)
-            np.einsum("jik,ik->j", forces, self._coefficients(work, answer), out=row)
-        values, vectors = np.linalg.eigh(0.5 * (H + H.T))
-        return (vectors * np.maximum(values, 0.0)) @ vectors.T
+        slope = self._slope(work)
+        face = self._face(work, slope)
+        pulled = (face.tangent(self._pull(work, force)) for force in bank.products(work.B, np.arange(len(work.B))))
+        forces = left = np.stack([force.ravel().astype(slope.dtype, copy=False) for force in pulled])
+        directions, bent = np.empty((0, slope.size), slope.dtype), np.empty((0, slope.size), slope.dtype)
+        for _ in range(_RESPONSE_ROUNDS):
+            new = [face.precondition(part.reshape(slope.shape)) for part in left]
+            directions = np.vstack([directions, *(along.reshape(1, -1) for along in new)])
+            bent = np.vstack([bent, *(self._bent(face, K, work, along)[1].reshape(1, -1) for along in new)])
+            bends, axes = np.linalg.eigh((directions @ bent.T).astype(np.float64))
+            axes = axes[:, bends > 100 * np.finfo(slope.dtype).eps * bends[-1]]
+            axes /= np.sqrt(bends[len(bends) - axes.shape[1] :])
+            reached = axes.T @ (directions @ forces.T)
+            left = forces - ((axes @ reached).T @ bent).astype(slope.dtype)
+        return reached.T @ reached
 
     def _resume(self, K: NDArray, Y: Array, solution: Solution) -> Work:
         """The fit that ended in this solution."""
         signs = np.sign(Y).astype(np.int8, order="C")
         extra = self._prepare(signs)
-        work = Work(signs, self._start(signs, extra, solution), solution.coef, np.zeros(signs.shape, K.dtype), extra)
-        add_product(work.F, K, solution.coef)
+        duals, F = self._start(signs, extra, solution), np.zeros(signs.shape, K.dtype)
+        work = Work(signs, duals, solution.coef, F, *_in_common(K), extra)
+        work.F += K @ solution.coef.astype(K.dtype)
         return work
 
     def merit(self, scores: Array, Y: Array) -> float:
@@ -280,15 +306,24 @@ class RankingMachine(Machine):
         return self
 
 
-def add_product(F: NDArray, K_rows: NDArray, delta: Array) -> None:
-    """``F += K_rows' delta`` in place, for C-ordered arrays, leaving out rows that did not change."""
+def _in_common(K: NDArray) -> tuple[NDArray, float]:
+    """`common` and `rest` of a kernel: leading eigenvector times the root of its eigenvalue, mean of the others."""
+    common, size = np.ones(len(K), K.dtype), 0.0
+    for _ in range(_POWER_STEPS):
+        common = K @ common
+        size = float(np.linalg.norm(common))
+        common /= K.dtype.type(size or 1.0)
+    trace = float(np.trace(K, dtype=np.float64))
+    rest = max(trace - size, 1e-3 * trace) / len(K)
+    return common * K.dtype.type(np.sqrt(size)), rest if rest > 0 else 1.0
+
+
+def add_product(F: NDArray, K: NDArray, rows: slice, delta: Array) -> None:
+    """``F += K[:, rows] delta`` in place, leaving out samples that did not change."""
     moved = np.flatnonzero(delta.any(axis=1))
     if len(moved) == 0:
         return
-    if len(moved) < 0.5 * len(delta):
-        K_rows, delta = K_rows[moved], delta[moved]
-    gemm = sgemm if F.dtype == np.float32 else dgemm
-    changed = np.ascontiguousarray(delta, dtype=F.dtype)
-    # Transposed, C order is the column order that BLAS writes in: F' += delta' K_rows.
-    out = gemm(1.0, changed.T, K_rows.T, beta=1.0, c=F.T, trans_b=True, overwrite_c=True)
-    assert np.shares_memory(out, F)
+    columns, changed = K[:, rows], delta.astype(F.dtype, copy=False)
+    if len(moved) < 0.5 * len(delta):  # K is symmetric, and rows are quicker to gather
+        columns, changed = K[rows][moved].T, changed[moved]
+    F += columns @ changed

@@ -313,6 +313,30 @@ def smoothed_group_block(K, signs, C, eta, squares, F, B, delta):
 
 
 @njit(cache=True, nogil=True)
+def _smallest_first(values, count):
+    """Bring the `count` smallest values to the front, in order; the rest is left as it comes."""
+    first, last = 0, len(values) - 1
+    while count <= last and first < last:  # quickselect: the places before `first` and after `last` are settled
+        pivot, i, j = values[(first + last) // 2], first, last
+        while i <= j:
+            while values[i] < pivot:
+                i += 1
+            while values[j] > pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if count <= j:
+            last = j
+        elif count >= i:
+            first = i
+        else:
+            break
+    values[: min(int(count), len(values))].sort()
+
+
+@njit(cache=True, nogil=True)
 def box_loss(F, signs, cap_relevant, cap_irrelevant):
     """Sum over rows of ``min over b of sum_k cap_k max(0, 1 - y_k (f_k - b))``.
 
@@ -339,8 +363,8 @@ def box_loss(F, signs, cap_relevant, cap_irrelevant):
             elif signs[r, k] < 0 and F[r, k] > least - 2.0:
                 high[b] = -F[r, k]
                 b += 1
-        low[:a].sort()
-        high[:b].sort()
+        _smallest_first(low[:a], np.ceil(b * (cap_irrelevant[r] / cap_relevant[r])))
+        _smallest_first(high[:b], np.ceil(a * (cap_relevant[r] / cap_irrelevant[r])))
         i = j = 0
         left_i, left_j = cap_relevant[r], cap_irrelevant[r]
         while i < a and j < b:
