@@ -105,7 +105,7 @@ def as_labels(Y: Any, names: ArrayLike | None = None, what: str = "Y") -> Labels
 
 
 def is_label_matrix(y: Any) -> bool:
-    """Whether y has labels, several or none for a sample, rather than one class. What is neither, `as_labels` refuses."""
+    """Whether y has labels, several or none for a sample, and not one class; `as_labels` refuses what is neither."""
     if isinstance(y, Labels) or issparse(y) or is_tags(y):
         return True
     try:

@@ -211,7 +211,7 @@ class LabelRanker(ClassifierMixin, BankEstimator):
         if self.loss == "group":
             return MLRGL(self.C)
         # What the comparison on real data favours: bounds as wide as the pairwise problem needs them, which survives
-        # missing labels, and a ridge as large as the diagonal of the kernels, which is better at the top of the ranking.
+        # missing labels, and a ridge as large as the diagonal of the kernels, which is better at the top ranks.
         return MLRL1(self.C, ridge=bank.diagonals().mean(axis=0), box="wide")
 
     def _score_held_out(self, bank: Bank, machine: Machine, signs: Signs, fit: Fit) -> Array:

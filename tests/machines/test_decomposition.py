@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import cvxpy as cp
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from problems import binary
 
 from kernelweave.machines import SVM, NuSVM, decomposition
-from kernelweave.machines.decomposition import BoxDual, certificate, gradient, maximise
+from kernelweave.machines.decomposition import BoxDual, certificate, gradient, maximise, maximise_all
 
 N_GROUPS = (0, 1, 2)
 
@@ -75,6 +76,79 @@ def test_certificate_is_the_least_over_all_multipliers(seed: int, n: int, n_grou
     gap, multipliers = certificate(problem, v, g)
     assert gap == pytest.approx(least, rel=1e-9, abs=1e-12)
     assert len(multipliers) == len(problem.groups)
+
+
+def sorted_certificate(problem: BoxDual, v: NDArray, g: NDArray) -> tuple[float, list[tuple[float, float]]]:
+    """The certificate by a full sort, in exact integers: the gap, and a group's interval of optimal multipliers."""
+    shifted, intervals = g.copy(), []
+    for members in problem.groups:
+        judged = np.flatnonzero(members & (problem.lower < problem.upper))
+        interval = (0.0, 0.0)
+        if len(judged):
+            order = judged[np.argsort(g[judged])]
+            slope = np.cumsum((problem.upper - problem.lower)[order]) - (problem.upper - v)[order].sum()
+            k = int(np.searchsorted(slope, 0.0))
+            interval = (float(g[order[k]]), float(g[order[min(k + (slope[k] == 0), len(order) - 1)]]))
+        intervals.append(interval)
+        shifted[members] -= 0.5 * sum(interval)
+    up, down = problem.upper - v, v - problem.lower
+    return float(np.maximum(shifted, 0) @ up + np.maximum(-shifted, 0) @ down), intervals
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.sampled_from(N_GROUPS), st.integers(1, 30))
+def test_certificate_is_that_of_a_full_sort(seed: int, n: int, n_groups: int, n_values: int) -> None:
+    """Whole numbers, so that sums are exact: ties, boxes that are points, samples in no group, flat stretches."""
+    rng = np.random.default_rng(seed)
+    lower, upper = -rng.integers(0, 3, n).astype(float), rng.integers(0, 3, n).astype(float)
+    groups = rng.integers(0, n_groups + 1, n) == np.arange(1, n_groups + 1)[:, None]
+    if n_groups == 1:  # as in an SVM: what is outside was never judged
+        lower[~groups[0]] = upper[~groups[0]] = 0.0
+    v = rng.integers(lower, upper + 1).astype(float)
+    g = rng.integers(0, n_values, n).astype(float)
+    problem = BoxDual(np.zeros(n), lower, upper, groups)
+    gap, multipliers = certificate(problem, v, g)
+    expected, intervals = sorted_certificate(problem, v, g)
+    assert gap == expected
+    np.testing.assert_array_equal(multipliers, [0.5 * sum(interval) for interval in intervals])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n_groups", N_GROUPS)
+@pytest.mark.parametrize("accuracy", [1e-2, 1e-4])
+def test_many_problems_at_once_are_each_problem_by_itself(dtype: Any, n_groups: int, accuracy: float) -> None:
+    n = 70
+    made = [random_problem(seed, n, n_groups) for seed in range(6)]
+    K, problems = made[0][0].astype(dtype), [replace(made[0][1], linear=problem.linear) for _, problem, _ in made]
+    starts = np.zeros((6, n))
+    together = maximise_all(K, problems, starts, accuracy)
+    for problem, start, ours in zip(problems, starts, together, strict=True):
+        (alone,) = maximise_all(K, [problem], start[None], accuracy)
+        primal = value(K, problem, ours.v) + ours.gap
+        assert 0 <= ours.gap <= accuracy * abs(primal)
+        gap, _ = certificate(problem, ours.v, gradient(K, problem, ours.v))
+        assert ours.gap == pytest.approx(gap, abs=1e-10 * abs(primal))
+        assert value(K, problem, ours.v) == pytest.approx(value(K, problem, alone.v), abs=2 * accuracy * abs(primal))
+        assert problem.feasible(ours.v, start)
+
+
+def test_problems_that_need_many_steps_go_on_with_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
+    Ks, y = binary(120, 1)
+    machine, Y = SVM(100.0), np.stack([y, np.where(np.arange(120) % 60 == 0, 1.0, -1.0)], axis=1)
+    plain = machine.solve(Ks[2], Y, accuracy=1e-6)
+    finished: list[int] = []
+    original = decomposition.maximise
+
+    def spy(K: NDArray, problem: BoxDual, *rest: Any, **named: Any) -> Any:
+        finished.append(int((problem.linear > 0).sum()))
+        return original(K, problem, *rest, **named)
+
+    monkeypatch.setattr(decomposition, "maximise", spy)
+    monkeypatch.setattr(decomposition, "_UNSHRUNK_LEAST", 40)
+    handed_over = machine.solve(Ks[2], Y, accuracy=1e-6)
+    assert int((y > 0).sum()) in finished
+    assert handed_over.gap <= 1e-6 * handed_over.primal
+    assert handed_over.primal == pytest.approx(plain.primal, rel=2e-6)
 
 
 @settings(max_examples=30, deadline=None)
@@ -143,6 +217,7 @@ def test_shrinking_changes_nothing_but_the_work(machine: Any, dtype: Any, monkey
         return original(K, problem, v, g, active, *rest)
 
     monkeypatch.setattr(decomposition, "_run_on_subset", spy)
+    monkeypatch.setattr(decomposition, "_UNSHRUNK_LEAST", 100)
     shrunk = machine.solve(K, y[:, None], accuracy=1e-6)
     assert sizes and max(sizes) < len(y)
     monkeypatch.setattr(decomposition, "_unshrunk", lambda *args: None)

@@ -70,9 +70,11 @@ def test_agrees_with_sklearn_svc(C: float, weighting: str) -> None:
     np.testing.assert_allclose(K @ ours.coef[:, 0] + ours.intercept, theirs.decision_function(K), atol=2e-3)
 
 
-@pytest.mark.parametrize("nu", [0.1, 0.4, 0.7])
+@pytest.mark.parametrize("nu", [0.1, 0.45, 0.7])
 def test_agrees_with_sklearn_nusvc(nu: float) -> None:
+    """With nu n / 2 not whole, each class has a dual inside its box, and only then the intercept is unique."""
     K, y = problem()
+    assert nu * len(y) / 2 % 1 > 0.1
     theirs = NuSVC(nu=nu, kernel="precomputed", tol=1e-10, max_iter=200_000).fit(K, y)
     ours = NuSVM(nu).solve(K, y[:, None], accuracy=1e-11)
     size = np.abs(theirs.dual_coef_).sum()  # LIBSVM divides by its rho; here the duals sum to one
@@ -82,6 +84,18 @@ def test_agrees_with_sklearn_nusvc(nu: float) -> None:
     np.testing.assert_allclose(K @ ours.coef[:, 0], K @ coef, atol=2 * distance_from_optimum(ours, K) + 1e-6)
     assert ours.intercept[0] == pytest.approx(theirs.intercept_[0] / size, abs=1e-4)
     assert np.abs(ours.coef).sum() == pytest.approx(1.0, abs=1e-12)
+
+
+def test_an_intercept_that_is_not_unique_is_as_good_as_that_of_sklearn() -> None:
+    """nu n / 2 is whole: all duals of a class can be at a bound, and a whole interval of intercepts is optimal."""
+    K, y = problem()
+    theirs = NuSVC(nu=0.4, kernel="precomputed", tol=1e-10).fit(K, y)
+    machine = NuSVM(0.4)
+    ours = machine.solve(K, y[:, None], accuracy=1e-11)
+    other = theirs.intercept_[0] / np.abs(theirs.dual_coef_).sum()
+    value = primal(machine, K, y, ours.coef[:, 0], ours.intercept[0])
+    assert value == pytest.approx(primal(machine, K, y, ours.coef[:, 0], other), abs=1e-11)
+    assert value == pytest.approx(ours.primal, abs=1e-11)
 
 
 @pytest.mark.parametrize("nu", [0.1, 0.4, 0.7])
@@ -157,11 +171,11 @@ def test_warm_start_from_the_solution_takes_no_step(machine: HingeMachine) -> No
 @pytest.mark.parametrize("machine", [SVM(100.0), SVM(2.0, fit_intercept=False), NuSVM(0.4)], ids=repr)
 def test_warm_start_from_a_near_kernel_is_shorter(machine: HingeMachine) -> None:
     K, y = problem(300)
-    near = machine.solve(K, y[:, None], accuracy=1e-6)
-    other = K + 0.001 * binary(300)[0][0]
-    cold = machine.solve(other, y[:, None], accuracy=1e-6)
-    warm = machine.solve(other, y[:, None], start=near, accuracy=1e-6)
-    assert warm.primal == pytest.approx(cold.primal, rel=2e-6)
+    near = machine.solve(K, y[:, None], accuracy=1e-4)
+    other = K + 1e-4 * binary(300)[0][0]
+    cold = machine.solve(other, y[:, None], accuracy=1e-4)
+    warm = machine.solve(other, y[:, None], start=near, accuracy=1e-4)
+    assert warm.primal == pytest.approx(cold.primal, rel=2e-4)
     assert warm.steps < cold.steps
 
 
@@ -193,6 +207,26 @@ def test_columns_are_separate_problems(machine: HingeMachine) -> None:
     np.testing.assert_array_equal(together.intercept, np.concatenate([s.intercept for s in apart]))
     for part in ("linear", "loss", "quadratic", "steps"):
         assert getattr(together, part) == pytest.approx(sum(getattr(s, part) for s in apart), rel=1e-12)
+
+
+@pytest.mark.parametrize("machine", [SVM(2.0), SVM(2.0, fit_intercept=False), NuSVM(0.3)], ids=repr)
+def test_many_columns_start_warm_each_from_its_own(machine: HingeMachine) -> None:
+    K, y = problem(120)
+    rng = np.random.default_rng(0)
+    Y = np.where(rng.random((120, 30)) < 0.1, -y[:, None], y[:, None])
+    Y[rng.random(Y.shape) < 0.2] = 0.0
+    near = machine.solve(K, Y, accuracy=1e-3)
+    other = 1.1 * K
+    warm = machine.solve(other, Y, start=near, accuracy=1e-3)
+    cold = machine.solve(other, Y, accuracy=1e-3)
+    assert 0 <= warm.gap <= 1e-3 * abs(warm.primal)
+    assert warm.primal == pytest.approx(cold.primal, rel=2e-3)
+    assert warm.steps < 0.5 * cold.steps
+    assert warm.quadratic == pytest.approx(0.5 * np.sum(warm.coef * (other @ warm.coef)), rel=1e-9)
+    near.coef[:, 3] = 100.0  # not feasible: that column alone begins anew
+    again = machine.solve(other, Y, start=near, accuracy=1e-3)
+    np.testing.assert_array_equal(again.coef[:, 3], cold.coef[:, 3])
+    np.testing.assert_array_equal(np.delete(again.coef, 3, axis=1), np.delete(warm.coef, 3, axis=1))
 
 
 @each_machine

@@ -7,18 +7,25 @@ a nu-SVM two (the classes), an SVM without bias none. With the gradient g = p - 
 
     gap = min over b of   sum_i  max(0, g_i - b) (upper_i - v_i) + max(0, b - g_i) (v_i - lower_i)
 
-is the exact primal value minus the dual value (for the SVM, b is the bias), so it costs one sort. It stops the solver.
+is the exact primal value minus the dual value (for the SVM, b is the bias): a weighted median, found in O(n). It stops
+the solver.
+
+Many problems on one kernel (label columns) are solved side by side, each by one compiled call that takes steps until
+its gap is small. The few that need many steps then go on with shrinking, which for the others costs more than it saves.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import get_num_threads, njit, prange
 from numba.extending import intrinsic
 from numpy.typing import NDArray
+
+from .._config import in_threads, parallel_lock
 
 Array = NDArray[np.float64]
 
@@ -30,6 +37,12 @@ _SHRINK_BELOW = 0.6
 _TINY = 1e-12
 #: Rounds without a larger dual value after which rounding is taken to be in the way.
 _PATIENCE = 20
+#: The most samples inside their boxes for which an exact solve is tried when steps gain nothing any more.
+_FEW = 500
+#: A start is left as it is when its best multiple is this close.
+_SAME_SCALE = 1e-3
+#: Problems take this many steps a sample, and at least so many, before they go on with shrinking.
+_UNSHRUNK_SHARE, _UNSHRUNK_LEAST = 0.5, 500
 
 
 @dataclass
@@ -53,13 +66,12 @@ class BoxDual:
 
     def restrict(self, samples: NDArray[np.intp], linear: Array) -> BoxDual:
         """The problem in the given samples only, all others held where they are."""
-        return BoxDual(linear, self.lower[samples], self.upper[samples], self.groups[:, samples])
+        groups = np.ascontiguousarray(self.groups[:, samples])
+        return BoxDual(linear, self.lower[samples], self.upper[samples], groups)
 
-    def feasible(self, v: Array, sums: Array) -> bool:
-        """Whether `v` lies in the box and its group sums are `sums` (up to rounding)."""
-        size = max(float(np.abs(v).sum()), 1.0)
-        inside = bool(np.all(v >= self.lower) and np.all(v <= self.upper))
-        return inside and bool(np.allclose(self.groups @ v, sums, rtol=0, atol=1e-9 * size))
+    def feasible(self, v: Array, like: Array) -> bool:
+        """Whether `v` lies in the box and has the group sums of the feasible point `like` (up to rounding)."""
+        return bool(_feasible(v, like, self.lower, self.upper, self.groups))
 
 
 @dataclass
@@ -82,29 +94,58 @@ def gradient(K: NDArray, problem: BoxDual, v: Array) -> Array:
 
 def certificate(problem: BoxDual, v: Array, g: Array) -> tuple[float, Array]:
     """The exact gap at `v` and the group multipliers that attain it."""
-    up, down = problem.upper - v, v - problem.lower
-    if not len(problem.groups):
-        return float(np.maximum(g, 0) @ up + np.maximum(-g, 0) @ down), np.zeros(0)
-    shifted = g.copy()
     multipliers = np.zeros(len(problem.groups))
-    for c, members in enumerate(problem.groups):
-        if not members.any():  # a sub-problem need not have samples of every group
-            continue
-        multipliers[c] = _best_multiplier(g[members], up[members], down[members])
-        shifted[members] -= multipliers[c]
-    return float(np.maximum(shifted, 0) @ up + np.maximum(-shifted, 0) @ down), multipliers
+    return float(_certify(v, g, problem.lower, problem.upper, problem.groups, multipliers)), multipliers
 
 
-def _best_multiplier(g: Array, up: Array, down: Array) -> float:
-    """Minimiser of the convex piecewise linear sum: where its slope, rising by the box width at each g, passes zero."""
-    order = np.argsort(g)
-    slope = np.cumsum((up + down)[order]) - up.sum()
-    k = int(np.searchsorted(slope, 0.0))
-    k = min(k, len(g) - 1)
-    # A slope of exactly zero makes a whole interval optimal: its middle is the most stable choice.
-    if slope[k] <= _TINY * max(float(up.sum()), _TINY) and k + 1 < len(g):
-        return float(0.5 * (g[order[k]] + g[order[k + 1]]))
-    return float(g[order[k]])
+def maximise_all(K: NDArray, problems: Sequence[BoxDual], starts: Array, accuracy: float) -> list[BoxSolution]:
+    """Solve several problems on one kernel until each gap is at most `accuracy` beside the primal value.
+
+    Parameters
+    ----------
+    K : array of shape (n, n)
+    problems : sequence of m BoxDual
+        With the same number of groups; where there is a linear part, the kept sums must be zero.
+    starts : array of shape (m, n)
+        A feasible point of each problem.
+    accuracy : float
+        Relative gap.
+    """
+    m, n = starts.shape
+    diagonal = np.diagonal(K).astype(np.float64)
+    linear, lower, upper, groups = (
+        np.stack([getattr(problem, part) for problem in problems]) for part in ("linear", "lower", "upper", "groups")
+    )
+    v, g, multipliers = starts.copy(), np.empty((m, n)), np.zeros(groups.shape[:2])
+    gaps, steps = np.empty(m), np.empty(m, dtype=np.int64)
+    budget = max(int(_UNSHRUNK_SHARE * n), _UNSHRUNK_LEAST)
+    columns = (linear, lower, upper, groups, v, g, multipliers)
+    if m == 1:  # without the lock: callers may solve such problems in threads of their own
+        column = (linear[0], lower[0], upper[0], groups[0], v[0], g[0], multipliers[0])
+        gaps[0], steps[0] = _ascend(K, diagonal, *column, accuracy, budget)
+    else:
+        with parallel_lock:
+            _ascend_all(K, diagonal, *columns, accuracy, budget, gaps, steps, get_num_threads())
+    parts = [BoxSolution(v[k], g[k], multipliers[k], float(gaps[k]), int(steps[k])) for k in range(m)]
+    unfinished = np.flatnonzero(steps >= budget)
+    finished = in_threads(lambda k: _finish(K, diagonal, problems[k], parts[k], accuracy), unfinished)
+    for k, part in zip(unfinished, finished, strict=True):
+        parts[k] = part
+    return parts
+
+
+def _finish(K: NDArray, diagonal: Array, problem: BoxDual, begun: BoxSolution, accuracy: float) -> BoxSolution:
+    """Tighten the absolute gap until it is small beside the value reached, which is not known before."""
+    result, steps = begun, begun.steps
+    while True:
+        target = _tolerated(diagonal, problem.linear, result.v, result.g, result.gap, accuracy)
+        if result.gap <= target:
+            return replace(result, steps=steps)
+        before = result
+        result = maximise(K, problem, result.v, 0.99 * target, g=result.g)
+        steps += result.steps
+        if result.steps == 0 or result.gap >= before.gap:
+            return replace(result if result.gap < before.gap else before, steps=steps)
 
 
 def maximise(
@@ -125,6 +166,8 @@ def maximise(
     started = bool(np.any((v > problem.lower) & (v < problem.upper)))  # then bounds already mean something
     value, idle = _value(problem, v, g), 0
     while gap > max(accuracy, _rounding(problem, v, g)) and steps < max_steps and idle < _PATIENCE:
+        if idle and not len(problem.groups):
+            _solve_free(K, problem, v, g)
         active = _unshrunk(problem, v, g, multipliers) if started else None
         started = True
         if active is None:
@@ -138,6 +181,25 @@ def maximise(
         if taken == 0:
             break
     return BoxSolution(v, g, multipliers, gap, steps)
+
+
+def _solve_free(K: NDArray, problem: BoxDual, v: Array, g: Array) -> None:
+    """Go to the maximum over the samples inside their boxes, or to the first bound on the way, in place.
+
+    One coordinate at a time hardly moves where the kernel is nearly singular. The ridge makes a flat direction that
+    still gains a long one, so that it ends at a bound, as it should.
+    """
+    free = np.flatnonzero((v > problem.lower) & (v < problem.upper))
+    if not 0 < len(free) <= _FEW:
+        return
+    system = K[np.ix_(free, free)].astype(np.float64)
+    system[np.diag_indices(len(free))] += max(1e-13 * float(np.trace(system)), 1e-150)
+    step = np.linalg.solve(system, g[free])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        room = np.where(step > 0, problem.upper[free] - v[free], problem.lower[free] - v[free]) / step
+    share = min(1.0, float(np.min(room, where=step != 0, initial=1.0)))
+    v[free] = np.clip(v[free] + share * step, problem.lower[free], problem.upper[free])
+    g[:] = gradient(K, problem, v)
 
 
 def _value(problem: BoxDual, v: Array, g: Array) -> float:
@@ -186,15 +248,8 @@ def _unshrunk(problem: BoxDual, v: Array, g: Array, multipliers: Array) -> NDArr
 
 def _run(K: NDArray, problem: BoxDual, v: Array, g: Array, budget: int) -> int:
     """Up to `budget` coordinate steps, in place; returns how many were taken."""
-    if not len(problem.groups):
-        inverse = 1.0 / np.maximum(np.diagonal(K).astype(np.float64), _TINY)
-        return int(_single_steps(K, inverse, v, g, problem.lower, problem.upper, budget))
-    diagonal = np.diagonal(K).astype(np.float32)
-    up = np.where((v < problem.upper) & problem.groups, 0.0, -np.inf)
-    low = np.where((v > problem.lower) & problem.groups, 0.0, np.inf)
-    tops = np.empty((len(problem.groups), -(-len(v) // _BLOCK)))
-    bottoms = np.empty_like(tops)
-    return int(_pair_steps(K, diagonal, v, g, problem.lower, problem.upper, up, low, tops, bottoms, budget))
+    diagonal = np.diagonal(K).astype(np.float64)
+    return int(_steps(K, diagonal, v, g, problem.lower, problem.upper, problem.groups, budget))
 
 
 # --- compiled loops -------------------------------------------------------------------------------------------------
@@ -369,3 +424,163 @@ def _single_steps(K, inverse_diagonal, v, g, lower, upper, budget):
         v[i] = upper[i] if t == upper[i] - v[i] else (lower[i] if t == lower[i] - v[i] else v[i] + t)
         i = _move_and_choose(g, t, K[i], inverse_diagonal, v, lower, upper)
     return budget
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def _steps(K, diagonal, v, g, lower, upper, groups, budget):
+    """Up to `budget` coordinate steps, in pairs where sums are kept; returns how many were taken."""
+    n_groups, n = groups.shape
+    if n_groups == 0:
+        return _single_steps(K, 1.0 / np.maximum(diagonal, _TINY), v, g, lower, upper, budget)
+    up, low = np.empty((n_groups, n)), np.empty((n_groups, n))
+    for c in range(n_groups):
+        for i in range(n):
+            up[c, i] = 0.0 if groups[c, i] and v[i] < upper[i] else -np.inf
+            low[c, i] = 0.0 if groups[c, i] and v[i] > lower[i] else np.inf
+    tops = np.empty((n_groups, (n + _BLOCK - 1) // _BLOCK))
+    bottoms = np.empty_like(tops)
+    return _pair_steps(K, diagonal.astype(np.float32), v, g, lower, upper, up, low, tops, bottoms, budget)
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def _balance(values, weights, need):
+    """The smallest value up to which the weights add up to `need`, by three-way quickselect; reorders both arrays.
+
+    This minimises the sum of the certificate over b: its slope rises by the width of the box at each g, and passes zero
+    there. A slope of exactly zero makes the whole interval to the next value optimal: then its middle, the most stable
+    choice.
+    """
+    slack = _TINY * max(need, _TINY)
+    start, end, before = 0, len(values), 0.0
+    while True:
+        a, b, c = values[start], values[(start + end) // 2], values[end - 1]
+        pivot = max(min(a, b), min(max(a, b), c))
+        below, same = 0.0, 0.0
+        i, k, j = start, start, end  # smaller than the pivot: [start, i), equal: [i, k), not looked at: [k, j)
+        while k < j:
+            value, weight = values[k], weights[k]
+            if value < pivot:
+                below += weight
+                values[k], weights[k] = values[i], weights[i]
+                values[i], weights[i] = value, weight
+                i += 1
+                k += 1
+            elif value > pivot:
+                j -= 1
+                values[k], weights[k] = values[j], weights[j]
+                values[j], weights[j] = value, weight
+            else:
+                same += weight
+                k += 1
+        if i > start and before + below >= need - slack:
+            end = i
+        elif before + below + same >= need - slack or j == end:
+            break
+        else:
+            before += below + same
+            start = j
+    if abs(before + below + same - need) > slack or j == len(values):
+        return pivot
+    return 0.5 * (pivot + np.min(values[j:]))  # all that follows is larger
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def _certify(v, g, lower, upper, groups, multipliers):
+    """The exact gap; fills in the multipliers that attain it. Samples whose box is a point have no say in them."""
+    shifted = g.copy()
+    values, widths = np.empty(len(v)), np.empty(len(v))
+    for c in range(len(groups)):
+        count, need = 0, 0.0
+        for i in range(len(v)):
+            if groups[c, i] and lower[i] < upper[i]:
+                values[count], widths[count] = g[i], upper[i] - lower[i]
+                need += upper[i] - v[i]
+                count += 1
+        if count == 0:  # a sub-problem need not have samples of every group
+            multipliers[c] = 0.0
+            continue
+        multipliers[c] = _balance(values[:count], widths[:count], need)
+        for i in range(len(v)):
+            shifted[i] -= multipliers[c] * groups[c, i]
+    gap = 0.0
+    for i in range(len(v)):
+        gap += max(shifted[i], 0.0) * (upper[i] - v[i]) + max(-shifted[i], 0.0) * (v[i] - lower[i])
+    return gap
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def _feasible(v, like, lower, upper, groups):
+    """See :meth:`BoxDual.feasible`."""
+    size = 0.0
+    for i in range(len(v)):
+        if v[i] < lower[i] or v[i] > upper[i]:
+            return False
+        size += abs(v[i])
+    for c in range(len(groups)):
+        difference = 0.0
+        for i in range(len(v)):
+            difference += (v[i] - like[i]) * groups[c, i]
+        if abs(difference) > 1e-9 * max(size, 1.0):
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def _rescale(linear, lower, upper, v, g):
+    """Take the best multiple of v in the box: when a kernel is replaced by another, its scale is the first to change.
+
+    Kept sums are zero where there is a linear part, so every multiple has them too.
+    """
+    slope, curvature, room = 0.0, 0.0, np.inf
+    for i in range(len(v)):
+        slope += linear[i] * v[i]
+        curvature += (linear[i] - g[i]) * v[i]
+        if v[i] != 0:
+            room = min(room, (upper[i] if v[i] > 0 else lower[i]) / v[i])
+    if curvature <= 0 or not np.any(linear):
+        return
+    t = min(slope / curvature, room)
+    if abs(t - 1) <= _SAME_SCALE:
+        return
+    for i in range(len(v)):
+        v[i] = min(max(t * v[i], lower[i]), upper[i])
+        g[i] = linear[i] - t * (linear[i] - g[i])
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def _tolerated(diagonal, linear, v, g, gap, accuracy):
+    """The absolute gap that `accuracy` allows, relative to the primal value."""
+    value, own, some = gap, 0.0, False
+    for i in range(len(v)):
+        value += 0.5 * (linear[i] + g[i]) * v[i]
+        own += diagonal[i] * v[i] * v[i]
+        some = some or linear[i] != 0
+    # The value of a nu-SVM vanishes when the classes cannot be separated, and no gap is small beside zero.
+    return max(accuracy * abs(value), 0.0 if some else 1e-12 * own)
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def _ascend(K, diagonal, linear, lower, upper, groups, v, g, multipliers, accuracy, budget):
+    """Scale v, then take steps until the gap is small beside the value, or the budget spent; returns gap and steps."""
+    g[:] = linear
+    _subtract_rows(K, np.flatnonzero(v), v, g)
+    _rescale(linear, lower, upper, v, g)
+    # Rounds of this length cost far more than a certificate, and in small problems no less than calling this function:
+    # to stop any earlier would save nothing.
+    taken, steps, between = 1, 0, max(len(v) // 16, 4000 // len(v))
+    while True:
+        gap = _certify(v, g, lower, upper, groups, multipliers)
+        if gap <= _tolerated(diagonal, linear, v, g, gap, accuracy) or taken == 0 or steps >= budget:
+            return gap, steps
+        taken = _steps(K, diagonal, v, g, lower, upper, groups, between)
+        steps += taken
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST, parallel=True)
+def _ascend_all(K, diagonal, linear, lower, upper, groups, v, g, multipliers, accuracy, budget, gaps, steps, n_workers):
+    """All problems; dealt out in turn, because neighbours (labels by frequency, say) cost alike."""
+    for worker in prange(n_workers):
+        for k in range(worker, len(v), n_workers):
+            gaps[k], steps[k] = _ascend(
+                K, diagonal, linear[k], lower[k], upper[k], groups[k], v[k], g[k], multipliers[k], accuracy, budget
+            )

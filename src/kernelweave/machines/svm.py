@@ -18,14 +18,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .._config import in_threads
 from .base import Array, Machine, Products, Solution, projected_curvature
-from .decomposition import BoxDual, BoxSolution, certificate, gradient, maximise
+from .decomposition import BoxDual, maximise_all
 
 #: A dual closer to its bound than this share of the box counts as bounded.
 _BOUND = 1e-8
-#: A start is left as it is when its best multiple is this close.
-_SAME_SCALE = 1e-3
 
 
 class HingeMachine(Machine):
@@ -44,16 +41,14 @@ class HingeMachine(Machine):
         """The bias, from the multipliers of the kept sums."""
 
     def solve(self, K: NDArray, Y: Array, start: Solution | None = None, accuracy: float = 1e-3) -> Solution:
-        """See :meth:`Machine.solve`. Label columns are solved side by side in threads."""
+        """See :meth:`Machine.solve`. Label columns are solved side by side, by all threads."""
         problems = [self.box(y) for y in Y.T]
-        begins = [self.feasible_start(y) for y in Y.T]
+        begins = np.stack([self.feasible_start(y) for y in Y.T])
         if start is not None:
-            for k, problem in enumerate(problems):
-                if problem.feasible(start.coef[:, k], problem.groups @ begins[k]):
-                    begins[k] = start.coef[:, k]
-        parts: list[BoxSolution] = in_threads(
-            lambda k: _to_accuracy(K, problems[k], begins[k], accuracy), range(len(problems))
-        )
+            for problem, begin, v in zip(problems, begins, np.ascontiguousarray(start.coef.T), strict=True):
+                if problem.feasible(v, begin):
+                    begin[:] = v
+        parts = maximise_all(K, problems, begins, accuracy)
         linear = sum(float(q.linear @ s.v) for q, s in zip(problems, parts, strict=True))
         quadratic = sum(0.5 * float((q.linear - s.g) @ s.v) for q, s in zip(problems, parts, strict=True))
         return Solution(
@@ -77,48 +72,6 @@ class HingeMachine(Machine):
                 kept = members[members.any(axis=1)].astype(np.float64)
                 H += projected_curvature(K, free, kept, bank.products(v, free))
         return H
-
-
-def _to_accuracy(K: NDArray, problem: BoxDual, v: Array, accuracy: float) -> BoxSolution:
-    """Tighten the absolute gap until it is small beside the value reached, which is not known before."""
-    g = gradient(K, problem, v)
-    v, g = _rescaled(problem, v, g)
-    gap, multipliers = certificate(problem, v, g)
-    result, steps = BoxSolution(v, g, multipliers, gap, steps=0), 0
-    while True:
-        target = _tolerated(K, problem, result, accuracy)
-        if result.gap <= target:
-            return replace(result, steps=steps)
-        before = result
-        result = maximise(K, problem, result.v, 0.99 * target, g=result.g)
-        steps += result.steps
-        if result.steps == 0 or result.gap >= before.gap:
-            return replace(result if result.gap < before.gap else before, steps=steps)
-
-
-def _rescaled(problem: BoxDual, v: Array, g: Array) -> tuple[Array, Array]:
-    """The best multiple of v in the box: when a kernel is replaced by another, its scale is the first thing to change.
-
-    Kept sums are zero where there is a linear part, so every multiple has them too.
-    """
-    curvature = float((problem.linear - g) @ v)
-    if not problem.linear.any() or curvature <= 0:
-        return v, g
-    with np.errstate(divide="ignore", invalid="ignore"):
-        room = np.where(v > 0, problem.upper / v, np.where(v < 0, problem.lower / v, np.inf)).min()
-    t = min(float(problem.linear @ v) / curvature, float(room))
-    if abs(t - 1) <= _SAME_SCALE:
-        return v, g
-    return np.clip(t * v, problem.lower, problem.upper), problem.linear - t * (problem.linear - g)
-
-
-def _tolerated(K: NDArray, problem: BoxDual, at: BoxSolution, accuracy: float) -> float:
-    """The absolute gap that `accuracy` allows, relative to the primal value."""
-    quadratic = 0.5 * float((problem.linear - at.g) @ at.v)
-    value = float(problem.linear @ at.v) - quadratic + at.gap
-    # The value of a nu-SVM vanishes when the classes cannot be separated, and no gap is small beside zero.
-    least = 0.0 if problem.linear.any() else 1e-12 * float(at.v**2 @ np.diagonal(K))
-    return max(accuracy * abs(value), least)
 
 
 @dataclass
@@ -171,9 +124,10 @@ class SVM(HingeMachine):
         return costs * np.where(y > 0, weight[1], weight[-1])
 
     def box(self, y: Array) -> BoxDual:
-        costs = self._costs(y)
-        groups = np.tile(y != 0, (int(self.fit_intercept), 1))
-        return BoxDual(np.sign(y), np.where(y < 0, -costs, 0.0), np.where(y > 0, costs, 0.0), groups)
+        signs = np.sign(y)
+        signed = signs * self._costs(y)
+        groups = (y != 0)[None][: int(self.fit_intercept)]
+        return BoxDual(signs, np.minimum(signed, 0.0), np.maximum(signed, 0.0), groups)
 
     def feasible_start(self, y: Array) -> Array:
         return np.zeros(len(y))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from .saddle import Array, Point, Saddle
 
 _HALVINGS = 40
@@ -37,7 +39,8 @@ def backtrack(
         if point.solution.gap > 2 * accuracy * size:
             point = saddle.evaluate(point.weights, near=point, accuracy=accuracy)
         trial = saddle.evaluate(weights, near=point, accuracy=accuracy)
-        uncertain = trial.solution.gap + point.solution.gap
+        # Both machines' gaps, and the rounding of the kernel values themselves.
+        uncertain = trial.solution.gap + point.solution.gap + float(np.finfo(saddle.bank.dtype).eps) * size
         if trial.value <= point.value - decrease + uncertain or saddle.converged:
             return trial, step
         step /= 2
