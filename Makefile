@@ -25,7 +25,7 @@ demo: $(VENV)/.installed-plots ## a guided tour: several views of handwritten di
 
 test: lint ## ruff, mypy, tests and the examples in docstrings
 	$(ONE_THREAD) $(BIN)/pytest -n 2 $(PYTEST_ARGS)
-	NUMBA_NUM_THREADS=2 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q tests/kernels/test_triangle.py
+	NUMBA_NUM_THREADS=2 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -q tests/kernels/test_triangle.py tests/machines/test_svm.py
 
 lint: $(VENV)/.installed-dev ## only ruff and mypy
 	$(BIN)/ruff check .

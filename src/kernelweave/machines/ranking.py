@@ -12,6 +12,7 @@ MLR-GL    min  1/2 sum_k |f_k|^2 + C sum_i sum_q sqrt(sum_p max(0, 1 - f_p(x_i) 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -179,9 +180,9 @@ class PairMachine(RankingMachine):
             return np.zeros(n_pairs)
         return self._within(extra, start.inner)
 
+    @abstractmethod
     def _within(self, extra: dict[str, Any], pairs: Array) -> Array:
         """Nearest feasible multipliers."""
-        raise NotImplementedError
 
     def _coefficients(self, work: Work, duals: Array) -> Array:
         B = np.empty(work.signs.shape)
