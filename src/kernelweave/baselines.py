@@ -252,7 +252,7 @@ class MLLS(LabelScorer):
         Whether y was a label matrix.
     coef_ : array of shape (n_columns, n_features)
     intercept_ : array of shape (n_columns,)
-    components_ : array of shape (n_components_, n_features)
+    components_ : array of shape (n_components, n_features)
         Orthonormal basis of the subspace; fewer rows than asked for if the features or labels have no more dimensions.
 
     Notes
