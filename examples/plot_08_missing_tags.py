@@ -29,7 +29,7 @@ print(f"{hidden.removed.sum()} of {complete[train].sum()} tags hidden ({hidden.r
 # ----------------------------
 # Three Gaussian kernels a view; the ranker learns their weights together with the ranking and gives its certificate.
 
-ranker = kw.LabelRanker(loss="pairwise", C=0.1, random_state=0).fit(views[train], hidden.Y)
+ranker = kw.LabelRanker(loss="pairwise", random_state=0).fit(views[train], hidden.Y)
 print(f"duality gap {ranker.gap_:.1e}")
 print(evaluation.weight_bars(ranker))
 
@@ -78,7 +78,7 @@ judged = hidden.Y.astype(float)
 judged[hidden.removed] = np.nan
 absent = np.flatnonzero((complete[train] == 0).ravel())
 judged.ravel()[np.random.default_rng(0).choice(absent, size=int(hidden.removed.sum()), replace=False)] = np.nan
-knowing = kw.LabelRanker(loss="pairwise", C=0.1, random_state=0).fit(views[train], judged)
+knowing = kw.LabelRanker(loss="pairwise", random_state=0).fit(views[train], judged)
 scores = knowing.decision_function(views[test])
 print(f"image AUC with unjudged tags marked: {evaluation.auc(complete[test], scores):.3f}")
 candidates = np.isnan(judged)

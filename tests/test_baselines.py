@@ -326,11 +326,21 @@ def test_costly_deviations_make_it_reduced_rank_ridge_regression():
 
 def test_more_features_than_samples():
     X, Y = regression(15, 200)
-    model = MLLS(n_components=2).fit(X, (Y + 1) / 2)
+    model = MLLS(n_components=2, beta=0.1).fit(X, (Y + 1) / 2)
     assert model.coef_.shape == (6, 200) and model.components_.shape == (2, 200)
     centred = X - X.mean(axis=0)
     expected, _ = direct(centred, Y - Y.mean(axis=0), 2, 1.0, 0.1)
     np.testing.assert_allclose(model.coef_, expected.T, atol=1e-9)
+
+
+def test_default_ridge_does_not_depend_on_the_unit_of_the_features():
+    X, Y = data()
+    scores = MLLS(alpha=0.0).fit(X, Y).decision_function(X)
+    np.testing.assert_allclose(
+        MLLS(alpha=0.0).fit(1000 * X, Y).decision_function(1000 * X), scores, rtol=1e-9, atol=1e-9
+    )
+    by_hand = MLLS(alpha=0.0, beta=0.01 * np.mean(np.sum((X - X.mean(axis=0)) ** 2, axis=1))).fit(X, Y)
+    np.testing.assert_allclose(by_hand.decision_function(X), scores)
 
 
 def test_default_subspace_has_four_fifths_of_the_dimensions_of_the_labels():
@@ -349,7 +359,7 @@ def test_what_was_never_judged_has_the_mean_as_target():
     X, Y = data(missing=0.3)
     signs = 2 * Y - 1
     filled = np.where(np.isnan(signs), np.nanmean(signs, axis=0), signs)
-    model = MLLS(n_components=2).fit(X, Y)
+    model = MLLS(n_components=2, beta=0.1).fit(X, Y)
     U, _ = shared_subspace(X - X.mean(axis=0), filled - filled.mean(axis=0), 2, 1.0, 0.1)
     np.testing.assert_allclose(model.coef_, U.T, atol=1e-12)
     np.testing.assert_allclose(model.decision_function(X).mean(axis=0), np.nanmean(signs, axis=0), atol=1e-12)

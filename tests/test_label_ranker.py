@@ -177,6 +177,13 @@ def l1_objective(ranker, bank, Y):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
+def test_the_default_cost_is_shared_by_the_labels(small, loss):
+    views, Y = small
+    default = exact(loss).fit(views, Y)
+    assert default.objective_ == exact(loss, C=6.0 / Y.shape[1]).fit(views, Y).objective_
+
+
+@pytest.mark.parametrize("loss", LOSSES)
 def test_scores_sum_to_zero_over_the_labels(tagged, loss):
     views, Y = tagged
     scores = kw.LabelRanker(loss).fit(views, Y).decision_function(views)
@@ -398,7 +405,7 @@ def test_prediction_uses_only_active_kernels_and_support_rows(tagged):
 
 @pytest.mark.parametrize(
     ("ranker", "margin"),
-    [(exact(machine=MLRPairwise(1.0), kernels=LINEAR), 2.0), (exact("group", kernels=LINEAR), 1.0)],
+    [(exact(machine=MLRPairwise(1.0), kernels=LINEAR), 2.0), (exact("group", kernels=LINEAR, C=1.0), 1.0)],
 )
 def test_an_unjudged_label_takes_its_pairs_out(ranker, margin):
     rng = np.random.default_rng(0)

@@ -25,6 +25,8 @@ from .labels import Labels, Signs, as_labels, is_label_matrix
 
 Array = NDArray[np.float64]
 
+#: The default ridge of MLLS beside the spread of the features.
+_SHARE_OF_SPREAD = 0.01
 #: Computed distances (2 - 2 K for a kernel) may be negative by this share of the largest one: that is rounding.
 _ROUNDING = 1e-5
 
@@ -240,8 +242,9 @@ class MLLS(LabelScorer):
         Dimension of the subspace. None: four fifths of the number of label columns, rounded up.
     alpha : float, default=1.0
         Cost of coefficients outside the subspace.
-    beta : float, default=0.1
-        Cost of all coefficients.
+    beta : float, optional
+        Cost of all coefficients. None: a hundredth of the mean squared distance of a row of X from the mean row, so
+        that the unit of the features does not matter.
     fit_intercept : bool, default=True
 
     Attributes
@@ -275,7 +278,7 @@ class MLLS(LabelScorer):
     """
 
     def __init__(
-        self, n_components: int | None = None, alpha: float = 1.0, beta: float = 0.1, fit_intercept: bool = True
+        self, n_components: int | None = None, alpha: float = 1.0, beta: float | None = None, fit_intercept: bool = True
     ) -> None:
         self.n_components = n_components
         self.alpha = alpha
@@ -293,7 +296,7 @@ class MLLS(LabelScorer):
         """
         if self.n_components is not None:
             _check_count("n_components", self.n_components)
-        for name, value in (("alpha", self.alpha), ("beta", self.beta)):
+        for name, value in (("alpha", self.alpha), ("beta", 0.0 if self.beta is None else self.beta)):
             if not 0 <= value < np.inf:
                 raise ValueError(f"{name} must be a finite number that is not negative, got {value!r}.")
         X = validate_data(self, X, dtype=np.float64)
@@ -303,7 +306,8 @@ class MLLS(LabelScorer):
         if self.fit_intercept:
             centre, offset = X.mean(axis=0), targets.mean(axis=0)
         wanted = -(-4 * targets.shape[1] // 5) if self.n_components is None else int(self.n_components)
-        U, T = shared_subspace(X - centre, targets - offset, wanted, float(self.alpha), float(self.beta))
+        beta = _SHARE_OF_SPREAD * float(X.var(axis=0).sum()) if self.beta is None else float(self.beta)
+        U, T = shared_subspace(X - centre, targets - offset, wanted, float(self.alpha), beta)
         self.coef_, self.components_ = U.T, T.T
         self.intercept_ = offset - centre @ U
         return self

@@ -23,6 +23,9 @@ from .weights import parse_weights
 #: Folds in which training samples are held out, and how accurate the fits of the rest are.
 _FOLDS, _FOLD_ACCURACY = 3, 1e-2
 
+#: Default cost of a ranking error, times the number of labels: a label meets about that many others.
+_COST_OF_ALL = 6.0
+
 
 class LabelRanker(ClassifierMixin, BankEstimator):
     """Learns to rank the labels of a sample, all labels together, from label rows that may be incomplete.
@@ -43,8 +46,8 @@ class LabelRanker(ClassifierMixin, BankEstimator):
         As in :class:`MKLClassifier`; "l1" is MK-MLR, "average" AVG-MLR.
     solver : str, default="auto"
         As in :class:`MKLClassifier`; "cutting-plane" is the published one.
-    C : float, default=1.0
-        Cost of a ranking error.
+    C : float, optional
+        Cost of a ranking error. None: 6 / n_labels, which did best on real data where no search was made.
     machine : Machine, optional
         Used instead of what `loss` and `C` stand for: for example ``kernelweave.machines.MLRL1(C, ridge=1.0)``,
         ``MLRGL(C, eta=20)`` or ``MLRPairwise(C)``.
@@ -73,7 +76,7 @@ class LabelRanker(ClassifierMixin, BankEstimator):
     --------
     >>> import kernelweave as kw
     >>> X, Y = kw.datasets.make_tagged_views(n_samples=150, n_labels=8, random_state=0)
-    >>> ranker = kw.LabelRanker(C=1.0).fit(X, Y)
+    >>> ranker = kw.LabelRanker().fit(X, Y)
     >>> ranker.gap_ <= 1e-3
     True
     >>> ranker.rank(X).shape == Y.shape
@@ -90,7 +93,7 @@ class LabelRanker(ClassifierMixin, BankEstimator):
         kernels: Any = None,
         weights: Any = "l1",
         solver: str = "auto",
-        C: float = 1.0,
+        C: float | None = None,
         machine: Machine | None = None,
         tol: float = 1e-3,
         max_iter: int = 500,
@@ -203,16 +206,19 @@ class LabelRanker(ClassifierMixin, BankEstimator):
                 )
         elif self.loss not in ("pairwise", "group"):
             raise ValueError(f"loss must be 'pairwise' or 'group', got {self.loss!r}.")
-        MLRL1(self.C)
+        MLRL1(self._cost())
+
+    def _cost(self) -> float:
+        return _COST_OF_ALL / len(self.classes_) if self.C is None else self.C
 
     def _machine(self, bank: Bank) -> Machine:
         if self.machine is not None:
             return self.machine
         if self.loss == "group":
-            return MLRGL(self.C)
+            return MLRGL(self._cost())
         # What the comparison on real data favours: bounds as wide as the pairwise problem needs them, which survives
         # missing labels, and a ridge as large as the diagonal of the kernels, which is better at the top ranks.
-        return MLRL1(self.C, ridge=bank.diagonals().mean(axis=0), box="wide")
+        return MLRL1(self._cost(), ridge=bank.diagonals().mean(axis=0), box="wide")
 
     def _score_held_out(self, bank: Bank, machine: Machine, signs: Signs, fit: Fit) -> Array:
         """Scores of every training sample by a machine that has not seen it, at the learned weights."""
