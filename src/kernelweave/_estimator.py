@@ -222,3 +222,9 @@ def held_out_scores(
         trained = machine.restrict(train).solve(part, Y[train], start=start, accuracy=accuracy)
         scores[held] = K[np.ix_(held, train)] @ trained.coef + trained.intercept
     return scores
+
+
+def below_all_others(scores: Array, columns: NDArray[np.bool_]) -> Array:
+    """Scores, (n_samples, n_columns), with some columns set below all others of their row, and negative."""
+    lowest = scores[:, ~columns].min(axis=1, initial=0.0, keepdims=True)
+    return np.where(columns, lowest - 1.0, scores)

@@ -17,7 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted
 
-from ._estimator import Array, BankEstimator, Fit, held_out_scores
+from ._estimator import Array, BankEstimator, Fit, below_all_others, held_out_scores
 from .kernels import Bank
 from .labels import Labels, as_labels, is_label_matrix
 from .machines import SVM, Machine, Ridge
@@ -180,7 +180,7 @@ class MKLClassifier(ClassifierMixin, BankEstimator):
         fits = self._solve(bank, self._joint(machine, weights, Y.shape[1]), [(weights, part) for part in columns])
         self._store(bank, fits, one_vector=shared or (Y.shape[1] == 1 and not self._multilabel))
         self.intercept_ = np.where(learned, self.intercept_, np.sign(Y.sum(axis=0)))
-        self._never_judged = ~Y.any(axis=0)
+        self._never_judged = np.asarray(~Y.any(axis=0))
         if self.probability:
             self._platt = self._calibrate(bank, machine, Y, targets, fits)
         return self
@@ -264,9 +264,7 @@ class MKLClassifier(ClassifierMixin, BankEstimator):
         Labels that nobody judged are below all others, and negative.
         """
         check_is_fitted(self)
-        scores = self._scores(X)
-        lowest = scores[:, ~self._never_judged].min(axis=1, initial=0.0, keepdims=True)
-        scores[:, self._never_judged] = lowest - 1.0
+        scores = below_all_others(self._scores(X), self._never_judged)
         return scores[:, 0] if len(self.classes_) == 2 and not self._multilabel else scores
 
     def predict(self, X: Any) -> NDArray:

@@ -13,7 +13,7 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from ._estimator import Array, BankEstimator, Fit, held_out_scores
+from ._estimator import Array, BankEstimator, Fit, below_all_others, held_out_scores
 from .kernels import Bank
 from .labels import Labels, Signs, as_labels, is_label_matrix
 from .machines import MLRGL, MLRL1, Machine
@@ -204,9 +204,10 @@ class LabelRanker(ClassifierMixin, BankEstimator):
                     "machine must be one that ranks labels, such as MLRL1(C=1.0), MLRPairwise(C=1.0) or MLRGL(C=1.0), "
                     f"got {self.machine!r}."
                 )
-        elif self.loss not in ("pairwise", "group"):
+            return
+        if self.loss not in ("pairwise", "group"):
             raise ValueError(f"loss must be 'pairwise' or 'group', got {self.loss!r}.")
-        MLRL1(self._cost())
+        MLRL1(self._cost())  # refuses a wrong cost
 
     def _cost(self) -> float:
         return _COST_OF_ALL / len(self.classes_) if self.C is None else self.C
@@ -232,11 +233,7 @@ class LabelRanker(ClassifierMixin, BankEstimator):
 
     def _all_scores(self, X: Any) -> Array:
         check_is_fitted(self)
-        scores = self._scores(X)
-        if self._never_judged.any():
-            lowest = scores[:, ~self._never_judged].min(axis=1, initial=0.0)
-            scores[:, self._never_judged] = lowest[:, None] - 1.0
-        return scores
+        return below_all_others(self._scores(X), self._never_judged)
 
     def decision_function(self, X: Any) -> Array:
         """Scores of shape (n_samples, n_labels); for a vector of two classes those of ``classes_[1]``, (n_samples,)."""
@@ -332,8 +329,7 @@ class LabelRanker(ClassifierMixin, BankEstimator):
         scores = self._all_scores(X)
         signs = as_labels(y, names=self.classes_, what="y").signs
         check_consistent_length(scores, signs)
-        shares = np.empty(len(scores))
-        ordered_shares(scores, signs, shares)
+        shares = ordered_shares(scores, signs)
         used = ~np.isnan(shares)
         if not used.any():
             raise ValueError("No sample has both a relevant and an irrelevant label: there is nothing to score.")

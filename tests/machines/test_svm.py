@@ -171,11 +171,11 @@ def test_warm_start_from_the_solution_takes_no_step(machine: HingeMachine) -> No
 @pytest.mark.parametrize("machine", [SVM(100.0), SVM(2.0, fit_intercept=False), NuSVM(0.4)], ids=repr)
 def test_warm_start_from_a_near_kernel_is_shorter(machine: HingeMachine) -> None:
     K, y = problem(300)
-    near = machine.solve(K, y[:, None], accuracy=1e-4)
-    other = K + 1e-4 * binary(300)[0][0]
-    cold = machine.solve(other, y[:, None], accuracy=1e-4)
-    warm = machine.solve(other, y[:, None], start=near, accuracy=1e-4)
-    assert warm.primal == pytest.approx(cold.primal, rel=2e-4)
+    near = machine.solve(K, y[:, None], accuracy=1e-6)
+    other = K + 0.001 * binary(300)[0][0]
+    cold = machine.solve(other, y[:, None], accuracy=1e-6)
+    warm = machine.solve(other, y[:, None], start=near, accuracy=1e-6)
+    assert warm.primal == pytest.approx(cold.primal, rel=2e-6)
     assert warm.steps < cold.steps
 
 

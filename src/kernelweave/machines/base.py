@@ -33,8 +33,35 @@ class Products(Protocol):
     def products(self, V: Any, samples: Any) -> NDArray: ...
 
 
+class Values:
+    """Primal value, dual value and gap, from the terms both are made of.
+
+    linear : S(a);  loss : the primal objective without its regulariser;  quadratic : the regulariser, and what the dual
+    subtracts from S.
+    """
+
+    linear: float
+    loss: float
+    quadratic: float
+
+    @property
+    def primal(self) -> float:
+        """Primal value: an upper bound on the optimum."""
+        return self.quadratic + self.loss
+
+    @property
+    def dual(self) -> float:
+        """Dual value: a lower bound on the optimum."""
+        return self.linear - self.quadratic
+
+    @property
+    def gap(self) -> float:
+        """Duality gap, primal minus dual."""
+        return self.primal - self.dual
+
+
 @dataclass
-class Solution:
+class Solution(Values):
     """A pair of primal and dual points of a machine on one kernel.
 
     Attributes
@@ -64,21 +91,6 @@ class Solution:
     steps: int = 0
     state: Any = field(default=None, repr=False)
     inner: Any = field(default=None, repr=False)
-
-    @property
-    def primal(self) -> float:
-        """Primal value: an upper bound on the optimum."""
-        return self.quadratic + self.loss
-
-    @property
-    def dual(self) -> float:
-        """Dual value: a lower bound on the optimum."""
-        return self.linear - self.quadratic
-
-    @property
-    def gap(self) -> float:
-        """Duality gap, primal minus dual."""
-        return self.primal - self.dual
 
 
 class Machine(ABC):

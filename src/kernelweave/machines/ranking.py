@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import Array, Solution
-from .ranking_ascent import Face, RankingMachine, Signs, Values, Work
+from ..labels import Signs
+from .base import Array, Solution, Values
+from .ranking_ascent import Face, RankingMachine, Work
 from .ranking_loops import (
     box_block,
     box_loss,

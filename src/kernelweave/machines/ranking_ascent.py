@@ -20,10 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .base import Array, Machine, Products, Solution, product
+from ..labels import Signs
+from .base import Array, Machine, Products, Solution, Values, product
 from .ranking_loops import ordered_shares
-
-Signs = NDArray[np.int8]
 
 #: Samples whose effect on all scores is one matrix product.
 _BLOCK = 256
@@ -75,24 +74,12 @@ class Work:
 
 
 @dataclass
-class Values:
-    """Terms of the primal and the dual value at a point; the quadratic is without the ridge."""
+class Reached(Values):
+    """The values of a point on the way; the quadratic is without the ridge."""
 
     linear: float
     loss: float
     quadratic: float
-
-    @property
-    def dual(self) -> float:
-        return self.linear - self.quadratic
-
-    @property
-    def primal(self) -> float:
-        return self.loss + self.quadratic
-
-    @property
-    def gap(self) -> float:
-        return self.primal - self.dual
 
 
 @dataclass
@@ -203,7 +190,7 @@ class RankingMachine(Machine):
 
     def _values(self, work: Work, B: Array, F: NDArray) -> Values:
         linear, loss = self._terms(work, B, F)
-        return Values(linear, loss, 0.5 * float(np.einsum("ik,ik->", B, F)))
+        return Reached(linear, loss, 0.5 * float(np.einsum("ik,ik->", B, F)))
 
     def _sweep(self, K: NDArray, work: Work) -> None:
         for begin in range(0, len(K), _BLOCK):
@@ -297,8 +284,7 @@ class RankingMachine(Machine):
 
     def merit(self, scores: Array, Y: Array) -> float:
         """See :meth:`Machine.merit`: the share of label pairs in the right order, mean over samples that have any."""
-        shares = np.empty(len(scores))
-        ordered_shares(scores, np.sign(Y).astype(np.int8, order="C"), shares)
+        shares = ordered_shares(scores, np.sign(Y).astype(np.int8, order="C"))
         return float(np.nanmean(shares)) if not np.isnan(shares).all() else float("nan")
 
     def restrict(self, samples: NDArray[np.intp]) -> Machine:

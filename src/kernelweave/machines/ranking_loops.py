@@ -414,9 +414,10 @@ def group_loss(F, signs):
 
 
 @njit(cache=True, nogil=True)
-def ordered_shares(F, signs, out):
+def ordered_shares(F, signs):
     """For every row the share of pairs in the right order, a tie counting half; NaN where there is no pair."""
     m = F.shape[1]
+    shares = np.empty(len(F))
     relevant, irrelevant = np.empty(m, np.int64), np.empty(m, np.int64)
     for r in range(len(F)):
         a, b = _sides(signs[r], relevant, irrelevant)
@@ -425,4 +426,5 @@ def ordered_shares(F, signs, out):
             for k in range(a):
                 difference = F[r, relevant[k]] - F[r, irrelevant[l]]
                 right += 1.0 if difference > 0 else (0.5 if difference == 0 else 0.0)
-        out[r] = right / (a * b) if a * b > 0 else np.nan
+        shares[r] = right / (a * b) if a * b > 0 else np.nan
+    return shares
