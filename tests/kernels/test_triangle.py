@@ -24,6 +24,20 @@ def packed_banks(draw):
     return n, data, slots
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("n", [1, 30, 300, 513])  # the latter two need more than one block of rows
+def test_products_of_many_columns(n, dtype):
+    rng = np.random.default_rng(n)
+    packed = rng.standard_normal((3, triangle.packed_length(n))).astype(dtype)
+    slots = np.array([2, 0])
+    V = rng.standard_normal((n, triangle.MANY_COLUMNS + 1))
+    V[::3] = 0.0
+    samples = rng.integers(0, n, n // 2 + 1)
+    stack = np.stack([naive.unpack(packed[slot], n) for slot in slots])
+    accuracy = 50 * np.sqrt(n) * np.finfo(dtype).eps
+    assert_allclose(triangle.products(packed, slots, V, samples), naive.products(stack, V, samples), atol=accuracy)
+
+
 @settings(max_examples=60, deadline=None)
 @given(packed_banks(), st.data())
 def test_packed_equals_naive(bank, data):

@@ -104,7 +104,7 @@ def test_published_group() -> None:
 def test_published_group_with_eta() -> None:
     (K, _), Y = fixture()
     solution = MLRGL(1.0, eta=2.0).solve(K, Y, accuracy=1e-10)
-    assert solution.state[-1] == pytest.approx(4.510414, abs=1e-6)
+    assert solution.state.extra["monitor"][-1] == pytest.approx(4.510414, abs=1e-6)
     assert solution.primal == pytest.approx(6.884554, abs=1e-6)
     assert solution.dual == pytest.approx(5.247417, abs=1e-6)
     np.testing.assert_allclose((K @ solution.coef)[0], (0.967840, 0.203649, -0.427620, -0.743869), atol=1e-6)
@@ -313,7 +313,7 @@ def test_published_update(eta: float, unknown: float) -> None:
     Ks, Y = labelled(unknown=unknown)
     K, machine = Ks[0], MLRGL(0.5, eta=eta)
     solution = machine.solve(K, Y, accuracy=1e-9)
-    surrogate = np.array(solution.state)
+    surrogate = np.array(solution.state.extra["monitor"])
     assert len(surrogate) == solution.steps > 1
     assert np.diff(surrogate).min() >= -1e-12 * abs(surrogate[-1])
     B, _, values = ref.group_published(K, Y, 0.5, eta, sweeps=solution.steps)

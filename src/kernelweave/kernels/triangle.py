@@ -11,10 +11,13 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from .._config import FASTMATH, parallel_lock
+from .._config import FASTMATH, in_threads, parallel_lock
 
 ROW_BLOCK = 16  # rows mirrored at a time: sixteen single-precision numbers are one cache line of the other triangle
 CHUNK = 16384  # entries summed over all kernels before moving on: short stretches waste the hardware's reading ahead
+
+ROWS_AT_ONCE = 256  # rows unpacked for a matrix product
+MANY_COLUMNS = 16  # from here on matrix products are faster than loops
 
 
 def packed_length(n: int) -> int:
@@ -70,13 +73,32 @@ def _plain(array: NDArray) -> NDArray:
 
 
 def products(data: NDArray, slots: NDArray, V: NDArray, samples: NDArray) -> NDArray:
-    """``(K_j V)[samples]`` for every kernel: (n_kernels, n_samples, m), from one pass over the rows that matter."""
+    """``(K_j V)[samples]`` for every kernel: (n_kernels, n_samples, m), from one pass over the rows that matter.
+
+    Many columns are multiplied by BLAS, in the precision of the kernels.
+    """
     used = np.union1d(np.flatnonzero(V.any(axis=1)), samples)
+    if V.shape[1] >= MANY_COLUMNS:
+        vectors, wanted = V[used].astype(data.dtype), np.searchsorted(used, samples)
+        return np.stack(in_threads(lambda slot: _product_of_blocks(data[slot], used, vectors)[wanted], slots))
     sums = np.zeros((len(slots), V.shape[1], len(used)))
     buffer = np.empty((len(slots), 4, len(used)), data.dtype)
     with parallel_lock:
         _products(data, slots, used, _plain(V[used].T), buffer, sums)
     return np.ascontiguousarray(sums[:, :, np.searchsorted(used, samples)].transpose(0, 2, 1))
+
+
+def _product_of_blocks(packed: NDArray, used: NDArray, V: NDArray) -> NDArray:
+    """``K[used][:, used] @ V``, summed in double precision over blocks of rows of the triangle: (n_used, m)."""
+    out = np.zeros(V.shape)
+    buffer = np.empty((ROWS_AT_ONCE, len(used)), packed.dtype)
+    for first in range(0, len(used), ROWS_AT_ONCE):
+        last = min(first + ROWS_AT_ONCE, len(used))
+        block = buffer[: last - first, :last]
+        _unpack_block(packed, used, first, block)
+        out[first:last] += block @ V[:last]
+        out[:first] += block[:, :first].T @ V[first:last]
+    return out
 
 
 def rows(data: NDArray, slots: NDArray, samples: NDArray, out: NDArray) -> None:
@@ -247,6 +269,17 @@ def _products(data, slots, used, V, buffer, sums):
                 else:
                     for r in range(height):
                         _one_row(buffer[j, r], first, first + r, V[m], sums[j, m])
+
+
+@njit(cache=True, nogil=True)
+def _unpack_block(packed, used, first, out):
+    """Write rows first, first + 1, ... of the kernel between the samples ``used``, up to the last of them."""
+    for r in range(out.shape[0]):
+        start = used[first + r] * (used[first + r] + 1) // 2
+        for b in range(first + r + 1):
+            out[r, b] = packed[start + used[b]]
+        for c in range(r):
+            out[c, first + r] = out[r, first + c]
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)

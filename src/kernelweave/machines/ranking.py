@@ -265,7 +265,7 @@ class MLRGL(PairMachine):
         return "" if self.eta is None else "MLRGL(eta=...) solves a smoothed problem, not the stated one"
 
     def solve(self, K: NDArray, Y: Array, start: Solution | None = None, accuracy: float = 1e-3) -> Solution:
-        """See :meth:`Machine.solve`. With `eta`, `accuracy` is of the duals, `state` the values climbed."""
+        """See :meth:`Machine.solve`. With `eta`, `accuracy` is of the duals, `state` holds the values climbed."""
         if self.eta is not None:
             return _SmoothedGroup(self.C, self.eta).solve(K, Y, start, accuracy)
         return super().solve(K, Y, start, accuracy)

@@ -34,8 +34,9 @@ _RISE = 1e-12
 _LITTLE = 0.2
 #: Steps in the first face: one more when the dual value rose, half as many when it did not.
 _FIRST_STEPS = 2
-#: Directions for each kernel among which the response of the duals to the weights is sought.
-_RESPONSE_ROUNDS = 2
+#: The response of the duals to the weights is sought among the directions of all kernels together: a second one for each
+#: where there are fewer kernels than this.
+_FEW_KERNELS = 8
 #: A direction this much flatter than the steepest is flat but for rounding.
 _FLAT = 1e-12
 #: Power iterations for the direction that the samples have most in common.
@@ -150,9 +151,10 @@ class RankingMachine(Machine):
         K = np.ascontiguousarray(K)
         signs = np.sign(Y).astype(np.int8, order="C")
         extra = self._prepare(signs)
-        duals = self._start(signs, extra, start)
-        work = Work(signs, duals, np.zeros(signs.shape), np.zeros(signs.shape, K.dtype), *_in_common(K), extra)
-        values = now = self._refresh(K, work)
+        work = self._begin(K, signs, extra, start)
+        values = now = self._values(work, work.B, work.F)
+        if self._done(work, now, accuracy):
+            values = self._refresh(K, work)
         sweeps = since = 0
         while not self._done(work, values, accuracy):
             now = self._climb_face(K, work, now) or self._swept(K, work)
@@ -170,7 +172,7 @@ class RankingMachine(Machine):
             loss=values.loss,
             quadratic=values.quadratic,
             steps=sweeps,
-            state=work.extra.get("monitor"),
+            state=work,
             inner=None if work.duals is work.B else work.duals,
         )
 
@@ -256,13 +258,13 @@ class RankingMachine(Machine):
         Their response is sought among a few directions for each kernel: a model of the value that is convex, and bends
         a little less than the value itself.
         """
-        work = self._resume(K, Y, solution)
+        work = solution.state if isinstance(solution.state, Work) else self._resume(K, Y, solution)
         slope = self._slope(work)
         face = self._face(work, slope)
         pulled = (face.tangent(self._pull(work, force)) for force in bank.products(work.B, np.arange(len(work.B))))
         forces = left = np.stack([force.ravel().astype(slope.dtype, copy=False) for force in pulled])
         directions, bent = np.empty((0, slope.size), slope.dtype), np.empty((0, slope.size), slope.dtype)
-        for _ in range(_RESPONSE_ROUNDS):
+        for _ in range(2 if len(forces) < _FEW_KERNELS else 1):
             new = [face.precondition(part.reshape(slope.shape)) for part in left]
             directions = np.vstack([directions, *(along.reshape(1, -1) for along in new)])
             bent = np.vstack([bent, *(self._bent(face, K, work, along)[1].reshape(1, -1) for along in new)])
@@ -276,10 +278,15 @@ class RankingMachine(Machine):
     def _resume(self, K: NDArray, Y: Array, solution: Solution) -> Work:
         """The fit that ended in this solution."""
         signs = np.sign(Y).astype(np.int8, order="C")
-        extra = self._prepare(signs)
-        duals, F = self._start(signs, extra, solution), np.zeros(signs.shape, K.dtype)
-        work = Work(signs, duals, solution.coef, F, *_in_common(K), extra)
-        work.F += K @ solution.coef.astype(K.dtype)
+        return self._begin(K, signs, self._prepare(signs), solution)
+
+    def _begin(self, K: NDArray, signs: Signs, extra: dict[str, Any], start: Solution | None) -> Work:
+        """A fit from these duals, with scores in the precision of the kernel."""
+        duals = self._start(signs, extra, start)
+        work = Work(signs, duals, np.zeros(signs.shape), np.zeros(signs.shape, K.dtype), *_in_common(K), extra)
+        work.B = self._coefficients(work, duals)
+        if work.B.any():
+            work.F = K @ work.B.astype(K.dtype)
         return work
 
     def merit(self, scores: Array, Y: Array) -> float:

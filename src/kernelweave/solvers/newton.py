@@ -9,6 +9,7 @@ vectors) or proposes no descent, the best response to h takes its place, as in F
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..machines.decomposition import BoxDual, maximise
 from ..weights import WeightSet
@@ -27,9 +28,10 @@ def newton(saddle: Saddle) -> None:
     share = 1.0
     while saddle.proceed(point):
         before = saddle.gap
-        H = saddle.curvature(point)
+        kernels = in_question(saddle.weights, point.weights, point.h)
+        H = saddle.curvature(point, kernels)
         with saddle.clock("master"):
-            target = saddle.weights.clean(minimise_model(saddle.weights, point.weights, point.h, H))
+            target = saddle.weights.clean(minimise_model(saddle.weights, point.weights, point.h, H, kernels))
             if point.h @ (target - point.weights) <= 0:
                 target = saddle.weights.respond(point.h)
         point = _search(saddle, point, target, share)
@@ -55,19 +57,39 @@ def _search(saddle: Saddle, point: Point, target: Array, share: float) -> Point:
     return point
 
 
-def minimise_model(weight_set: WeightSet, b: Array, h: Array, H: Array) -> Array:
-    """Minimiser over B of ``-h.(z - b) + 1/2 (z - b)' H (z - b)``, to well below the decrease it promises."""
-    linear = h + H @ b
+def in_question(weight_set: WeightSet, b: Array, h: Array) -> NDArray[np.intp]:
+    """The kernels whose weights a step may change: on a simplex, those that have weight or deserve it as much.
+
+    A kernel without weight whose h is below that of all kernels with weight can only be of use after they have changed,
+    and then the next step sees it. Second derivatives, the dear part of a step, are needed of the others alone.
+    """
+    simplices = weight_set.simplices(len(b))
+    if simplices is None:
+        return np.arange(len(b))
+    chosen = b > 0
+    for members in simplices:
+        used = members[chosen[members]]
+        chosen[members] |= h[members] >= h[used].min(initial=np.inf)
+    return np.flatnonzero(chosen)
+
+
+def minimise_model(weight_set: WeightSet, b: Array, h: Array, H: Array, kernels: NDArray[np.intp]) -> Array:
+    """Minimiser over B of ``-h.(z - b) + 1/2 (z - b)' H (z - b)``, to well below the decrease it promises.
+
+    ``H`` is of the kernels in question, which alone move.
+    """
+    linear = h[kernels] + H @ b[kernels]
     simplices = weight_set.simplices(len(b))
     if simplices is None:
         return _accelerated(weight_set, linear, H, b)
-    groups = np.zeros((len(simplices), len(b)), dtype=bool)
-    for row, members in zip(groups, simplices, strict=True):
-        row[members] = True
+    groups = np.array([np.isin(kernels, members) for members in simplices])
     # A product of simplices is a box with kept sums: the dual problem of an SVM, in kernels instead of samples.
-    problem = BoxDual(linear, np.zeros(len(b)), np.ones(len(b)), groups)
+    problem = BoxDual(linear, np.zeros(len(kernels)), np.ones(len(kernels)), groups)
     promised = float(weight_set.support(h) - b @ h)
-    return maximise(H, problem, b, 1e-4 * max(promised, np.finfo(float).tiny), max_steps=200 * len(b) + 20_000).v
+    accuracy = 1e-4 * max(promised, np.finfo(float).tiny)
+    z = np.zeros(len(b))
+    z[kernels] = maximise(H, problem, b[kernels], accuracy, max_steps=200 * len(b) + 20_000).v
+    return z
 
 
 def _accelerated(weight_set: WeightSet, linear: Array, H: Array, b: Array, max_steps: int = 2000) -> Array:

@@ -236,11 +236,11 @@ class Saddle:
             return np.inf
         return 0.5 * float((norms[used] ** 2 / best[used]).sum()) + self.weights.penalty(best)
 
-    def curvature(self, point: Point) -> Array:
-        """Second derivative of the optimal value in the weights at a point, shape (n_kernels, n_kernels)."""
+    def curvature(self, point: Point, kernels: NDArray[np.intp]) -> Array:
+        """Second derivative of the optimal value in the weights of some kernels, (len(kernels), len(kernels))."""
         K = self.kernel(point.effective)
         with self.clock("quadratics"):
-            return self.machine.curvature(K, self.Y, point.solution, self.bank)
+            return self.machine.curvature(K, self.Y, point.solution, self.bank.select(kernels))
 
     def proceed(self, point: Point) -> bool:
         """Write the row of this iteration; False when it is time to stop."""
