@@ -11,15 +11,15 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._config import one_blas_thread
 from ..views import KernelStack, as_views, check_finite
-from .fitted import LazyRows, NewBlocks, Node, RightRows, all_steps, training_rows
-from .quantities import GramColumns
+from .fitted import LazyRows, NewBlocks, Node, RightRows, all_steps, at_samples, training_rows
+from .quantities import PRECOMPUTED, GramColumns
 
 #: Bytes of kernel values computed at a time.
 CHUNK_BYTES = 1 << 25
 
 
 @dataclass(frozen=True)
-class _Part:
+class Part:
     """Kernels that need the same training samples: those that count in the model, or all of them.
 
     Attributes
@@ -27,11 +27,11 @@ class _Part:
     positions : tuple of int
         Which kernels of the expansion these are.
     nodes : tuple of Node
-        The kernels.
+        The kernels; the samples that they know something about are numbered as the rows are.
     rows : dict
         Training samples of every view, as right-hand rows of blocks.
-    columns : array of int
-        The numbers of these samples in the training data.
+    n_rows : int
+        How many training samples these are.
     kept : array of int or slice
         Which of them count in the model.
     """
@@ -39,17 +39,31 @@ class _Part:
     positions: tuple[int, ...]
     nodes: tuple[Node, ...]
     rows: dict[str, Any]
-    columns: NDArray
+    n_rows: int
     kept: NDArray | slice
 
+    def check(self, n_samples: int) -> None:
+        """Refuse a part whose pieces do not fit together, which can only come from a file."""
+        kept = np.arange(self.n_rows)[self.kept]
+        fits = len(self.positions) == len(self.nodes) and kept.shape == (n_samples,)
+        for leaf in (leaf for node in self.nodes for leaf in node.leaves):
+            rows = self.rows[leaf.view]
+            if leaf.kernel.quantity is PRECOMPUTED:
+                fits &= isinstance(rows, GramColumns) and rows.ids.shape == rows.positions.shape == (self.n_rows,)
+            else:
+                fits &= isinstance(rows, np.ndarray) and rows.dtype.kind == "f" and rows.ndim == 2
+                fits &= len(rows) == self.n_rows
+        for step in (step for node in self.nodes for step in all_steps(node)):
+            fits &= step.n_samples in (None, self.n_rows)
+        if not fits:
+            raise ValueError("its kernels and the training samples they need do not fit together")
 
-def _part(nodes: tuple[Node, ...], needs_all: list[bool], whole: bool, features: Any, samples: NDArray) -> _Part:
+
+def _part(nodes: tuple[Node, ...], needs_all: list[bool], whole: bool, features: Any, samples: NDArray) -> Part:
     positions = tuple(j for j, needs in enumerate(needs_all) if needs == whole)
-    chosen = tuple(nodes[j] for j in positions)
-    columns = np.arange(len(features)) if whole else samples
-    return _Part(
-        positions, chosen, training_rows(features, chosen, columns), columns, samples if whole else slice(None)
-    )
+    ids = np.arange(len(features)) if whole else samples
+    chosen = tuple(at_samples(nodes[j], ids) for j in positions)
+    return Part(positions, chosen, training_rows(features, chosen, ids), len(ids), samples if whole else slice(None))
 
 
 class Expansion:
@@ -95,6 +109,33 @@ class Expansion:
     def n_kernels(self) -> int:
         """Number of kernels."""
         return len(self.names)
+
+    def to_state(self) -> dict[str, Any]:
+        """All it is made of, for a file: text, numbers, arrays, and the objects that describe fitted kernels."""
+        return {
+            "names": self.names,
+            "dtype": self.dtype.name,
+            "n_samples": self.n_samples,
+            "columns": self._columns,
+            "stack_names": self._stack_names,
+            "parts": self._parts,
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Expansion:
+        """The expansion that `to_state` was called on; a ValueError if the pieces do not fit together."""
+        expansion = cls.__new__(cls)
+        expansion.names = state["names"]
+        expansion.dtype = np.dtype(state["dtype"])
+        expansion.n_samples = state["n_samples"]
+        expansion._columns = state["columns"]
+        expansion._stack_names = state["stack_names"]
+        expansion._parts = state["parts"]
+        for part in expansion._parts:
+            part.check(expansion.n_samples)
+        if sorted(j for part in expansion._parts for j in part.positions) != list(range(expansion.n_kernels)):
+            raise ValueError("its kernels are not numbered one after the other")
+        return expansion
 
     def cross(self, X: Any) -> NDArray:
         """Kernels between new samples and the training samples kept.
@@ -174,10 +215,10 @@ class Expansion:
             if not members:
                 continue
             right = RightRows(part.rows, self.dtype)
-            height = max(1, CHUNK_BYTES // (8 * max(1, len(part.columns))))
+            height = max(1, CHUNK_BYTES // (8 * max(1, part.n_rows)))
             for start in range(0, n_new, height):
                 rows = slice(start, min(start + height, n_new))
-                blocks = NewBlocks(LazyRows(new, rows), rows.stop - start, part.columns, right)
+                blocks = NewBlocks(LazyRows(new, rows), rows.stop - start, np.arange(part.n_rows), right)
                 for j, node in members:
                     yield rows, j, blocks.kernel(node)[:, part.kept]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,14 @@ def all_steps(node: Node) -> tuple[Step, ...]:
     """Every step of a kernel and of the kernels inside it."""
     inside = () if isinstance(node, Leaf) else tuple(s for factor in node.factors for s in all_steps(factor))
     return inside + node.steps
+
+
+def at_samples(node: Node, samples: NDArray) -> Node:
+    """A fitted kernel that knows only some of the training samples, numbered as they are given."""
+    steps = tuple(step.at(samples) for step in node.steps)
+    if isinstance(node, Leaf):
+        return replace(node, steps=steps)
+    return replace(node, factors=tuple(at_samples(factor, samples) for factor in node.factors), steps=steps)
 
 
 class RightRows:

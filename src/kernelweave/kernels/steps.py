@@ -53,6 +53,15 @@ class Step(ABC):
         Takes and returns the kernel of the new samples with themselves, or None where no step needs it.
         """
 
+    @property
+    def n_samples(self) -> int | None:
+        """How many training samples something is known about one by one; None: about none of them."""
+        return None
+
+    def at(self, samples: NDArray) -> Step:
+        """The step for some training samples, numbered as they are given; all of them if `needs_all_training`."""
+        return self
+
 
 @dataclass(frozen=True)
 class Scale(Step):
@@ -93,6 +102,13 @@ class Spherical(Step):
         block *= self.inverse_norms[columns]
         return (norms > 0).astype(np.float64)
 
+    @property
+    def n_samples(self) -> int:
+        return len(self.inverse_norms)
+
+    def at(self, samples: NDArray) -> Step:
+        return Spherical(self.inverse_norms[samples])
+
 
 @dataclass(frozen=True, eq=False)
 class Center(Step):
@@ -114,6 +130,10 @@ class Center(Step):
         block -= (means - self.total)[:, None]
         block -= self.means[columns]
         return None if diagonal is None else diagonal - 2 * means + self.total
+
+    @property
+    def n_samples(self) -> int:
+        return len(self.means)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +160,10 @@ class Clip(Step):
     def on_new(self, block: NDArray, diagonal: NDArray | None, columns: NDArray) -> NDArray | None:
         block -= (block @ self.vectors[columns]) @ self.vectors[columns].T
         return diagonal
+
+    @property
+    def n_samples(self) -> int:
+        return len(self.vectors)
 
 
 @dataclass(frozen=True)

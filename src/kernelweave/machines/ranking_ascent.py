@@ -34,8 +34,8 @@ _RISE = 1e-12
 _LITTLE = 0.2
 #: Steps in the first face: one more when the dual value rose, half as many when it did not.
 _FIRST_STEPS = 2
-#: The response of the duals to the weights is sought among the directions of all kernels together: a second one for each
-#: where there are fewer kernels than this.
+#: The response of the duals to the weights is sought among the directions of all kernels together: a second one for
+#: each where there are fewer kernels than this.
 _FEW_KERNELS = 8
 #: A direction this much flatter than the steepest is flat but for rounding.
 _FLAT = 1e-12
