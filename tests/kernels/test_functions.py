@@ -16,6 +16,8 @@ from kernelweave.kernels import (
     KernelBank,
     Laplacian,
     Linear,
+    Mean,
+    Normalised,
     Polynomial,
     Precomputed,
     Product,
@@ -135,10 +137,34 @@ def test_product_on_one_view_and_over_views(data):
     bank = KernelBank(
         {"a": Product(Gaussian(), Linear()), "both": Product({"a": Gaussian(), "b": Polynomial()})}, dtype="float64"
     ).build(views)
-    assert bank.names == ("a:Product(Gaussian, Linear)", "both:Product(a:Gaussian, b:Polynomial)")
+    assert bank.names == ("a:Product(Gaussian, Linear)", "both")
     cross = bank.expansion([0, 1], np.arange(70)).cross(new_views)
     assert_allclose(cross[0], one * (new @ train.T), rtol=1e-12)
     assert_allclose(cross[1], one * two, rtol=1e-12)
+
+
+@pytest.mark.parametrize("storage", ["packed", "recompute"])
+def test_mean_on_one_view_and_over_views(data, storage):
+    train, new = data
+    views, new_views = {"a": train, "b": train[:, :3]}, {"a": new, "b": new[:, :3]}
+    one = naive.kernel(Gaussian(), new, train, train)
+    two = naive.kernel(Polynomial(), new[:, :3], train[:, :3], train[:, :3])
+    over = Mean({"a": Gaussian(), "b": Polynomial()})
+    kernels = {"a": Mean(Gaussian(), Linear()), "both": [over, Normalised(over, "spherical")]}
+    bank = KernelBank(kernels, dtype="float64", storage=storage).build(views)
+    assert bank.names == ("a:Mean(Gaussian, Linear)", "both", "both #2")
+    assert_allclose(bank.gram(2).diagonal(), 1.0)
+    cross = bank.expansion([0, 1, 2], np.arange(70)).cross(new_views)
+    assert_allclose(cross[0], (one + new @ train.T) / 2, rtol=1e-12)
+    assert_allclose(cross[1], (one + two) / 2, rtol=1e-12)
+    own = (1 + naive.kernel(Polynomial(), new[:, :3], new[:, :3], train[:, :3]).diagonal()) / 2
+    assert_allclose(cross[2], cross[1] / np.sqrt(np.outer(own, bank.gram(1).diagonal())), rtol=1e-12)
+
+
+def test_joined_kernels_are_compared_by_kind_and_parts():
+    assert Mean({"a": Linear()}) == Mean({"a": Linear()})
+    assert Mean({"a": Linear()}) != Product({"a": Linear()})
+    assert len({Mean(Linear()), Mean(Linear()), Product(Linear())}) == 2
 
 
 def test_precomputed_view_beside_features(data):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..views import GramRows
-from .functions import Kernel
+from .functions import Joined, Kernel, Mean, Product
 from .quantities import PRECOMPUTED, GramColumns, Quantity
 from .steps import Step
 
@@ -27,15 +27,17 @@ class Leaf:
 
     @property
     def leaves(self) -> tuple[Leaf, ...]:
-        """Itself: see `ProductNode`."""
+        """Itself: see `JoinedNode`."""
         return (self,)
 
 
 @dataclass(frozen=True)
-class ProductNode:
-    """A fitted product of kernels."""
+class JoinedNode:
+    """A fitted kernel that is made of other kernels."""
 
-    factors: tuple[Leaf | ProductNode, ...]
+    joined: ClassVar[type[Joined]]
+
+    factors: tuple[Leaf | JoinedNode, ...]
     steps: tuple[Step, ...]
 
     @property
@@ -44,7 +46,21 @@ class ProductNode:
         return tuple(leaf for factor in self.factors for leaf in factor.leaves)
 
 
-Node = Leaf | ProductNode
+@dataclass(frozen=True)
+class ProductNode(JoinedNode):
+    """A fitted `Product`."""
+
+    joined = Product
+
+
+@dataclass(frozen=True)
+class MeanNode(JoinedNode):
+    """A fitted `Mean`."""
+
+    joined = Mean
+
+
+Node = Leaf | JoinedNode
 
 
 def all_steps(node: Node) -> tuple[Step, ...]:
@@ -122,8 +138,12 @@ class Blocks(ABC):
             block, diagonal = self._evaluate(node.factors[0], needs_diagonal)
             for factor in node.factors[1:]:
                 other, other_diagonal = self._evaluate(factor, needs_diagonal)
-                block *= other
-                diagonal = None if diagonal is None or other_diagonal is None else diagonal * other_diagonal
+                node.joined.join(block, other)
+                if diagonal is not None and other_diagonal is not None:
+                    node.joined.join(diagonal, other_diagonal)
+            for part in (block, diagonal):
+                if part is not None:
+                    node.joined.finish(part, len(node.factors))
         for step in node.steps:
             diagonal = self._apply(step, block, diagonal)
         return block, diagonal

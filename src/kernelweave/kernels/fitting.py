@@ -12,8 +12,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from .._config import in_threads
 from .checks import check_finite_kernel, check_positive, check_source
-from .fitted import Leaf, Node, ProductNode, gram_columns
-from .functions import Kernel, Product
+from .fitted import JoinedNode, Leaf, MeanNode, Node, ProductNode, gram_columns
+from .functions import Joined, Kernel
 from .quantities import PRECOMPUTED, Quantity
 from .steps import fit_step, unwrap
 from .triangle import diagonal_positions, pack_rows, packed_length, sum_and_squares
@@ -22,6 +22,9 @@ ROWS_AT_ONCE = 128  # rows of a quantity computed before they are packed
 CHUNK = 1 << 15  # entries transformed at a time, so that several passes over them stay in cache
 CHUNKS_A_TASK = 8  # so that handing a task to a thread costs little beside it
 
+
+#: The fitted form of the kernels that are made of other kernels.
+NODES: dict[type[Joined], type[JoinedNode]] = {node.joined: node for node in (ProductNode, MeanNode)}
 
 #: Wraps a sequence in a progress bar.
 Track = Callable[[Iterable], Iterable]
@@ -103,11 +106,11 @@ class Fitting:
         return tuple(nodes[j] for j in range(len(self.items)))
 
     def _groups(self) -> list[tuple[str, Quantity | None, list[int]]]:
-        """Kernels that start from the same quantity of the same view; products stand alone."""
+        """Kernels that start from the same quantity of the same view; those made of others stand alone."""
         groups: dict[Any, tuple[str, Quantity | None, list[int]]] = {}
         for j, item in enumerate(self.items):
             core, _ = unwrap(item.kernel)
-            if isinstance(core, Product):
+            if isinstance(core, Joined):
                 groups[j] = ("", None, [j])
             else:
                 assert item.view is not None
@@ -126,9 +129,9 @@ class Fitting:
         self, item: Item, out: NDArray, base: PackedQuantity | None = None, normalise: tuple[str, ...] = ()
     ) -> Node:
         core, steps = unwrap(item.kernel)
-        if isinstance(core, Product):
+        if isinstance(core, Joined):
             factors = self._fit_factors(item, core, out)
-            return ProductNode(factors, self._fit_steps(item.name, (*steps, *normalise), out))
+            return NODES[type(core)](factors, self._fit_steps(item.name, (*steps, *normalise), out))
         assert item.view is not None
         if base is None:
             base = self._compute(item.view, core.quantity, out, [item])
@@ -136,14 +139,15 @@ class Fitting:
         transform(core, base.packed, rate, out)
         return Leaf(item.view, core, rate, self._fit_steps(item.name, (*steps, *normalise), out))
 
-    def _fit_factors(self, item: Item, product: Product, out: NDArray) -> tuple[Node, ...]:
+    def _fit_factors(self, item: Item, joined: Joined, out: NDArray) -> tuple[Node, ...]:
         nodes = []
-        other = np.empty(out.shape if len(product.factors) > 1 else 0, out.dtype)
-        for position, (view, kernel) in enumerate(product.factors):
+        other = np.empty(out.shape if len(joined.factors) > 1 else 0, out.dtype)
+        for position, (view, kernel) in enumerate(joined.factors):
             target = out if position == 0 else other
             nodes.append(self._fit_node(Item(item.name, view or item.view, kernel), target))
             if position > 0:
-                out *= other
+                joined.join(out, other)
+        joined.finish(out, len(nodes))
         return tuple(nodes)
 
     def _fit_steps(self, name: str, steps: tuple[str, ...], out: NDArray) -> tuple:

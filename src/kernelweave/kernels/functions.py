@@ -414,7 +414,57 @@ class FromFunction(Kernel):
         return f"FromFunction({quantities.FunctionQuantity(self.function).function_name})"
 
 
-class Product(Kernel):
+class Joined(Kernel):
+    """Base of the kernels that are made of other kernels, element by element.
+
+    Parameters
+    ----------
+    *factors : Kernel, or one mapping of view names to kernels
+        Kernels alone are all taken on the view the whole is given to; in a mapping, each on its own view.
+    """
+
+    def __init__(self, *factors: Kernel | Mapping[str, Kernel]) -> None:
+        parts: list[tuple[str | None, Kernel]] = []
+        for factor in factors:
+            parts += list(factor.items()) if isinstance(factor, Mapping) else [(None, factor)]
+        name = type(self).__name__
+        if not parts:
+            raise ValueError(f"{name} needs at least one kernel")
+        for _, kernel in parts:
+            if not isinstance(kernel, Kernel):
+                raise TypeError(f"{name} takes kernels or a mapping of view names to kernels, got {kernel!r}")
+        self.factors = tuple(parts)
+
+    @staticmethod
+    def join(out: NDArray, other: NDArray) -> None:
+        """Take the values of one more kernel into ``out``."""
+        raise NotImplementedError
+
+    @staticmethod
+    def finish(out: NDArray, n_factors: int) -> None:
+        """Complete ``out`` when all kernels are in it."""
+
+    @property
+    def positive(self) -> bool:
+        return all(kernel.positive for _, kernel in self.factors)
+
+    @property
+    def label(self) -> str:
+        parts = (kernel.label if view is None else f"{view}:{kernel.label}" for view, kernel in self.factors)
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+    def __repr__(self) -> str:
+        parts = (repr(kernel) if view is None else f"{{{view!r}: {kernel!r}}}" for view, kernel in self.factors)
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self.factors == other.factors
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.factors))
+
+
+class Product(Joined):
     """Element-wise product of other kernels.
 
     Parameters
@@ -430,35 +480,32 @@ class Product(Kernel):
     'Product(sift:ChiSquared, gist:Gaussian(0.5))'
     """
 
-    def __init__(self, *factors: Kernel | Mapping[str, Kernel]) -> None:
-        parts: list[tuple[str | None, Kernel]] = []
-        for factor in factors:
-            parts += list(factor.items()) if isinstance(factor, Mapping) else [(None, factor)]
-        if not parts:
-            raise ValueError("Product needs at least one kernel")
-        for _, kernel in parts:
-            if not isinstance(kernel, Kernel):
-                raise TypeError(f"Product takes kernels or a mapping of view names to kernels, got {kernel!r}")
-        self.factors = tuple(parts)
+    @staticmethod
+    def join(out: NDArray, other: NDArray) -> None:
+        out *= other
 
-    @property
-    def positive(self) -> bool:
-        return all(kernel.positive for _, kernel in self.factors)
 
-    @property
-    def label(self) -> str:
-        parts = (kernel.label if view is None else f"{view}:{kernel.label}" for view, kernel in self.factors)
-        return f"Product({', '.join(parts)})"
+class Mean(Joined):
+    """Plain average of other kernels, as one kernel: it takes the place of its parts in a bank, and of their weights.
 
-    def __repr__(self) -> str:
-        parts = (repr(kernel) if view is None else f"{{{view!r}: {kernel!r}}}" for view, kernel in self.factors)
-        return f"Product({', '.join(parts)})"
+    Parameters
+    ----------
+    *factors : Kernel, or one mapping of view names to kernels
+        Kernels alone are all taken on the view the mean is given to; in a mapping, each on its own view.
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Product) and self.factors == other.factors
+    Examples
+    --------
+    >>> Mean({"left": ChiSquared(), "right": ChiSquared()}).label
+    'Mean(left:ChiSquared, right:ChiSquared)'
+    """
 
-    def __hash__(self) -> int:
-        return hash(self.factors)
+    @staticmethod
+    def join(out: NDArray, other: NDArray) -> None:
+        out += other
+
+    @staticmethod
+    def finish(out: NDArray, n_factors: int) -> None:
+        out /= n_factors
 
 
 def _copy(q: NDArray, out: NDArray) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from ..views import KernelStack, Views, as_views
 from .bank import Bank
 from .fitting import Fitting, Item, Track
-from .functions import Kernel, Precomputed, Product
+from .functions import Joined, Kernel, Precomputed
 from .steps import normalisation_names, step_names, unwrap
 from .storage import STORAGES
 from .triangle import packed_length
@@ -31,7 +31,7 @@ class KernelBank:
     ----------
     kernels : mapping of str to kernel or list of kernels, list of kernels, kernel, or "precomputed"
         In a mapping, the kernels of every view. A list or a single kernel is for every view. A name that is no view may
-        be given to a `Product` whose factors name their own views.
+        be given to a `Product` or `Mean` whose factors name their own views.
     columns : mapping of str to slice, list of int or list of column names, optional
         The columns of every view, for data that comes as one array or frame.
     normalise : str or tuple of str, optional
@@ -176,7 +176,9 @@ class KernelBank:
         if isinstance(self.kernels, Mapping):
             for key, group in self.kernels.items():
                 view = key if key in features else None
-                items += [Item(f"{key}:{kernel.label}", view, kernel) for kernel in _as_list(group)]
+                for kernel in _as_list(group):
+                    own_name = view is None and _names_its_views(kernel)
+                    items.append(Item(key if own_name else f"{key}:{kernel.label}", view, kernel))
         else:
             for kernel in _as_list(self.kernels):
                 if _names_its_views(kernel):
@@ -225,9 +227,9 @@ def _as_list(kernels: KernelsOfView) -> Sequence[Kernel]:
 
 
 def _leaves(kernel: Kernel, view: str | None) -> list[tuple[str | None, Kernel]]:
-    """The kernels on one view that a kernel is made of; the view is None where a product does not name it."""
+    """The kernels on one view that a kernel is made of; the view is None where it is not named."""
     core, _ = unwrap(kernel)
-    if not isinstance(core, Product):
+    if not isinstance(core, Joined):
         return [(view, core)]
     return [leaf for own, factor in core.factors for leaf in _leaves(factor, own or view)]
 
