@@ -19,6 +19,7 @@ from .functions import (
     Product,
 )
 from .kernel_bank import KernelBank
+from .matching import Matching
 from .steps import Normalised, Repaired
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "KernelBank",
     "Laplacian",
     "Linear",
+    "Matching",
     "Mean",
     "Normalised",
     "Polynomial",

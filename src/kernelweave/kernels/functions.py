@@ -270,8 +270,31 @@ class InverseDistance(_DistanceKernel):
         np.reciprocal(out, out=out)
 
 
+class ExponentialKernel(Kernel):
+    """``exp(-gamma * d)`` with a quantity d that is a distance. Subclasses are dataclasses with the fields below."""
+
+    multiplier: float
+    gamma: float | None
+
+    def __post_init__(self) -> None:
+        _check_positive(self, "multiplier")
+        if self.gamma is not None:
+            _check_positive(self, "gamma")
+
+    @property
+    def needs_mean(self) -> bool:
+        return self.gamma is None
+
+    def rate(self, mean: float, mean_square: float) -> float:
+        return 1.0 / (self.multiplier * mean) if self.gamma is None else self.gamma
+
+    def transform(self, q: NDArray, rate: float, out: NDArray) -> None:
+        np.multiply(q, -rate, out=out)
+        np.exp(out, out=out)
+
+
 @dataclass(frozen=True, repr=False)
-class ChiSquared(Kernel):
+class ChiSquared(ExponentialKernel):
     """``exp(-gamma * d)`` with the chi-squared distance ``d = 1/2 sum (x - y)**2 / (x + y)`` of non-negative features.
 
     Parameters
@@ -291,25 +314,9 @@ class ChiSquared(Kernel):
     multiplier: float = 1.0
     gamma: float | None = None
 
-    def __post_init__(self) -> None:
-        _check_positive(self, "multiplier")
-        if self.gamma is not None:
-            _check_positive(self, "gamma")
-
     @property
     def quantity(self) -> Quantity:
         return quantities.CHI2
-
-    @property
-    def needs_mean(self) -> bool:
-        return self.gamma is None
-
-    def rate(self, mean: float, mean_square: float) -> float:
-        return 1.0 / (self.multiplier * mean) if self.gamma is None else self.gamma
-
-    def transform(self, q: NDArray, rate: float, out: NDArray) -> None:
-        np.multiply(q, -rate, out=out)
-        np.exp(out, out=out)
 
 
 @dataclass(frozen=True, repr=False)
