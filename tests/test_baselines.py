@@ -57,6 +57,18 @@ def test_masked_entries_and_nan_are_the_same(estimator):
 
 
 @each_estimator
+def test_score_takes_what_fit_takes(estimator):
+    X, Y = data(80, missing=0.3)
+    Y[3] = np.nan
+    right = (estimator.fit(X, Y).predict(X) == Y) | np.isnan(Y)
+    assert estimator.score(X, Y) == pytest.approx(right.all(axis=1)[~np.isnan(Y).all(axis=1)].mean())
+    names = ["a", "b", "c", "d", "e"]
+    tags = [{name for name, given in zip(names, row, strict=True) if given == 1} for row in Y]
+    complete = np.array([[name in row for name in names] for row in tags])
+    assert estimator.fit(X, tags).score(X, tags) == (estimator.predict(X) == complete).all(axis=1).mean()
+
+
+@each_estimator
 def test_predictions_of_a_label_matrix(estimator):
     X, Y = data(300, missing=0.2)
     estimator.fit(X, Y)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .baselines import MLLS, MLkNN
     from .kernels import KernelBank
     from .mkl import MKLClassifier, MKLRegressor
+    from .model_files import load, save
     from .online import OnlineMKLClassifier
     from .ranking import LabelRanker
     from .views import KernelStack, Views
@@ -43,7 +44,9 @@ __all__ = [
     "evaluation",
     "kernels",
     "labels",
+    "load",
     "machines",
+    "save",
     "solvers",
     "weights",
 ]
@@ -58,6 +61,8 @@ _HOME_OF = {
     "MKLClassifier": "mkl",
     "MKLRegressor": "mkl",
     "OnlineMKLClassifier": "online",
+    "load": "model_files",
+    "save": "model_files",
     "Views": "views",
 }
 

@@ -11,7 +11,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import svd
 from scipy.sparse import csr_array
 from scipy.special import expit
@@ -21,7 +21,7 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .labels import Labels, Signs, as_labels, is_label_matrix
+from .labels import Labels, Signs, as_labels, is_label_matrix, share_all_right
 
 Array = NDArray[np.float64]
 
@@ -84,6 +84,13 @@ class LabelScorer(ClassifierMixin, BaseEstimator):
         if self.multilabel_:
             return (scores > 0).astype(int)
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """Accuracy; with labels, the share of samples for which all that was judged is predicted right."""
+        check_is_fitted(self)
+        if not self.multilabel_:
+            return float(super().score(X, y, sample_weight))
+        return share_all_right(self.predict(X), as_labels(y, names=self.classes_, what="y"), sample_weight)
 
 
 class MLkNN(LabelScorer):

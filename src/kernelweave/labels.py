@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
+from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import _check_sample_weight
 
 Signs = NDArray[np.int8]
 
@@ -232,6 +234,26 @@ def _numbers(Y: Any, what: str) -> NDArray[np.float64]:
         f"{what} must hold numbers (0 and 1, or -1 and +1, NaN where a label was never judged). For names of labels "
         "give a list of tags a sample, or a frame with one column a label."
     )
+
+
+def share_all_right(predicted: NDArray, labels: Labels, sample_weight: ArrayLike | None = None) -> float:
+    """Share of the samples for which all that was judged is predicted right, of those for which anything was.
+
+    Parameters
+    ----------
+    predicted : array of shape (n_samples, n_labels)
+        Positive where a label is given.
+    labels : Labels
+    sample_weight : array of shape (n_samples,), optional
+    """
+    signs = labels.signs
+    check_consistent_length(predicted, signs)
+    judged = signs.any(axis=1)
+    if not judged.any():
+        raise ValueError("Nothing in y was judged: there is nothing to score.")
+    right = ((np.where(predicted > 0, 1, -1) == signs) | (signs == 0)).all(axis=1)
+    weights = _check_sample_weight(sample_weight, right[:, None], dtype=np.float64)
+    return float(np.average(right[judged], weights=weights[judged]))
 
 
 def _number(value: Any) -> float:

@@ -19,7 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_array, check_is
 
 from ._estimator import Array, BankEstimator, Fit, below_all_others, held_out_scores
 from .kernels import Bank
-from .labels import Labels, as_labels, is_label_matrix
+from .labels import Labels, as_labels, is_label_matrix, share_all_right
 from .machines import SVM, Machine, Ridge
 from .machines.worst_class import WorstClass
 from .solvers import StochasticApproximation
@@ -279,15 +279,7 @@ class MKLClassifier(ClassifierMixin, BankEstimator):
         check_is_fitted(self)
         if not self._multilabel:
             return float(super().score(X, y, sample_weight))
-        signs = as_labels(y, names=self.classes_, what="y").signs
-        given = np.where(self.predict(X) > 0, 1, -1)
-        check_consistent_length(given, signs)
-        judged = signs.any(axis=1)
-        if not judged.any():
-            raise ValueError("Nothing in y was judged: there is nothing to score.")
-        right = ((given == signs) | (signs == 0)).all(axis=1)
-        weights = _check_sample_weight(sample_weight, right[:, None], dtype=np.float64)
-        return float(np.average(right[judged], weights=weights[judged]))
+        return share_all_right(self.predict(X), as_labels(y, names=self.classes_, what="y"), sample_weight)
 
     @available_if(_wants_probability)
     def predict_proba(self, X: Any) -> Array:
