@@ -61,7 +61,7 @@ class Picture:
     @cached_property
     def grey(self) -> Array:
         """Brightness 0 to 255, (height, width) float32."""
-        return cv2.transform(self.rgb.astype(np.float32), np.array([GREY], dtype=np.float32))
+        return np.asarray(cv2.transform(self.rgb.astype(np.float32), np.array([GREY], dtype=np.float32)), np.float32)
 
     def channels(self, colour: str) -> Array:
         """The picture in a colour space, (n_channels, height, width) float32, every channel on a scale of 0 to 255.
