@@ -137,7 +137,7 @@ def test_all_unreadable(tmp_path):
     [
         ([], ValueError, "no pictures were given"),
         (iter(()), ValueError, "no pictures were given"),
-        ("some/folder", TypeError, r"find_pictures\('some/folder'\)"),
+        ("some/folder", TypeError, r"read_pictures\('some/folder'\).paths"),
         ([pixels(0), 5], TypeError, "number 1 is int"),
         ([pixels(0)[:, :, 0]], ValueError, r"number 0 is uint8 \(20, 30\)"),
         ([pixels(0) / 255], ValueError, r"number 0 is float64 \(20, 30, 3\)"),

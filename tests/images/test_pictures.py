@@ -19,8 +19,6 @@ from kernelweave.images import pictures
 from kernelweave.images.pictures import (
     UnreadablePicture,
     decode_picture,
-    find_pictures,
-    is_picture_name,
     read_header,
     read_picture,
 )
@@ -425,16 +423,6 @@ def test_without_permission(folder_of_others):
         read_picture(path)
 
 
-@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="rights work differently here")
-def test_folder_without_permission_is_skipped_with_a_warning(folder_of_others):
-    (folder_of_others / "a.jpg").touch()
-    closed = folder_of_others / "closed"
-    closed.mkdir(mode=0)
-    with NoRights(), pytest.warns(UserWarning, match="skipped .*closed: Permission denied"):
-        assert [path.name for path in find_pictures(folder_of_others)] == ["a.jpg"]
-    closed.chmod(0o700)
-
-
 def test_several_unreadable_pictures_in_one_error():
     error = UnreadablePicture("a.jpg", "no", [(f"{k}.jpg", "bad") for k in range(12)])
     assert str(error).startswith("13 pictures cannot be read: a.jpg: no; 0.jpg: bad; ")
@@ -502,42 +490,3 @@ def test_endless_parts_come_to_an_end(monkeypatch):
 def test_long_runs_are_read_in_one_pass():
     assert "truncated" in reason(b"\xff\xd8" + b"\xff" * 5_000_000)
     assert "truncated" in reason(b"\xff\xd8\xff" + b"\xff\0" * 2_500_000)
-
-
-# -- folders -------------------------------------------------------------------------------------------------------
-
-
-def test_names_of_pictures():
-    for name in ("a.jpg", "A.JPEG", "b/c.Png", "x.tif", "x.tiff", "x.webp", "x.gif", "x.bmp"):
-        assert is_picture_name(name)
-        assert is_picture_name(Path(name))
-    for name in ("a.txt", "jpg", ".jpg", "a.jpg.xmp", "a"):
-        assert not is_picture_name(name)
-
-
-def test_pictures_of_a_folder(tmp_path):
-    for name in ("b.jpg", "a.png", "sub/c.gif", "sub/deep/d.tiff", ".hidden.jpg", ".cache/e.jpg", "notes.txt", "sub/x"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    (tmp_path / "folder.jpg").mkdir()
-    (tmp_path / "sub" / "loop").symlink_to(tmp_path)
-    (tmp_path / "sub" / "self").symlink_to(tmp_path / "sub" / "self")
-    found = [str(path.relative_to(tmp_path)) for path in find_pictures(str(tmp_path))]
-    assert found == ["a.png", "b.jpg", "sub/c.gif", "sub/deep/d.tiff"]
-    assert find_pictures(tmp_path / "folder.jpg") == []
-
-
-def test_linked_folders_are_followed(tmp_path):
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "a.jpg").touch()
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "link").symlink_to(tmp_path / "elsewhere")
-    assert find_pictures(tmp_path / "here") == [tmp_path / "here" / "link" / "a.jpg"]
-
-
-def test_folder_that_is_none(tmp_path):
-    (tmp_path / "a.jpg").touch()
-    with pytest.raises(NotADirectoryError, match="does not exist"):
-        find_pictures(tmp_path / "missing")
-    with pytest.raises(NotADirectoryError, match="is not a folder"):
-        find_pictures(tmp_path / "a.jpg")

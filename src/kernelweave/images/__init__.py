@@ -11,7 +11,7 @@ from .extraction import Extracted, ImageFeatures
 from .histograms import HOG, PHOG, ColourHistogram, LBPHistogram
 from .layouts import pyramid, random_boxes
 from .local import ColourPatch, Gradients, LocalBinaryPatterns, RobustHue, SelfSimilarity
-from .pictures import UnreadablePicture, find_pictures, read_picture
+from .pictures import UnreadablePicture, read_picture
 from .places import DenseGrid, EdgePoints, HarrisLaplace, RandomWindows, Together
 from .presets import PRESETS, RECIPES, preset
 from .sift import SIFT
@@ -52,7 +52,6 @@ __all__ = [
     "V1Like",
     "What",
     "Where",
-    "find_pictures",
     "preset",
     "pyramid",
     "random_boxes",

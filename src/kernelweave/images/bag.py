@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .base import Array, Feature, Learned, Picture, What, Where
-from .layouts import cell_numbers, grid, random_boxes
-from .words import KMeans, Words, check_count, nearest_words, principal_directions, soft_weights, spacing
+from .checks import check_several, check_whole
+from .layouts import cell_numbers, check_layouts, grid, grids, random_boxes
+from .words import KMeans, Words, nearest_words, principal_directions, soft_weights, spacing
 
 POOLINGS = ("mean", "max")
 
@@ -35,9 +36,9 @@ class LocalWords(Feature):
             value = getattr(self, name)
             if not isinstance(value, kind):
                 raise TypeError(f"{name} of {type(self).__name__} is a {kind.__name__} object, got {value!r}")
-        check_count(self, "nearest", self.words.n_words)
-        check_count(self, "codebooks")
-        check_count(self, "per_picture")
+        check_whole(self, "nearest", most=self.words.n_words)
+        check_whole(self, "codebooks")
+        check_whole(self, "per_picture")
 
     @property
     @abstractmethod
@@ -170,17 +171,8 @@ class BagOfWords(LocalWords):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, example in (("layouts", ("1x1", "2x2")), ("poolings", POOLINGS)):
-            values = getattr(self, name)
-            if not isinstance(values, tuple) or not values or len(set(values)) < len(values):
-                raise ValueError(
-                    f"{name} of BagOfWords is a tuple of different names such as {example}, got {values!r}"
-                )
-        for layout in self.layouts:
-            _grids(layout)
-        for pooling in self.poolings:
-            if pooling not in POOLINGS:
-                raise ValueError(f"poolings of BagOfWords are of {list(POOLINGS)}, got {pooling!r}")
+        check_layouts(self)
+        check_several(self, "poolings", POOLINGS)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -204,7 +196,7 @@ class BagOfWords(LocalWords):
         """
         slots: list[NDArray] = []
         n_slots = 0
-        for part in _grids(layout):
+        for part in grids(layout):
             rows, columns = grid(part)
             slots.append(n_slots + cell_numbers(part, x, y)[:, None] * self.words.n_words + numbers)
             n_slots += rows * columns * self.words.n_words
@@ -240,9 +232,8 @@ class BoxWords(LocalWords):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(self, "boxes")
-        if not isinstance(self.seed, (int, np.integer)) or self.seed < 0:
-            raise ValueError(f"seed of BoxWords is a whole number of at least 0, got {self.seed!r}")
+        check_whole(self, "boxes")
+        check_whole(self, "seed", 0)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -287,11 +278,3 @@ def largest(slots: NDArray, weights: Array, n_slots: int) -> Array:
     highest = np.zeros(n_slots, dtype=np.float32)
     np.maximum.at(highest, slots.ravel(), weights.ravel())
     return highest
-
-
-def _grids(layout: str) -> list[str]:
-    """The grids a layout puts side by side, checked."""
-    parts = layout.split("+") if isinstance(layout, str) else [layout]
-    for part in parts:
-        grid(part)
-    return parts

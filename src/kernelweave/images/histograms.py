@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from .._config import FASTMATH
 from .base import Array, Feature, Learned, Picture
-from .layouts import grid, pixel_cells
+from .checks import check_choice, check_whole
+from .layouts import check_layouts, grids, pixel_cells
 
 #: Cells of the local histograms whose largest values "max" pooling takes.
 LOCAL_CELLS = "8x8"
@@ -72,23 +73,13 @@ class CellFeature(Feature):
 
     def describe(self, picture: Picture, learned: Learned) -> list[Array]:
         return [
-            np.concatenate([self.cells(picture, part).ravel() for part in layout.split("+")]).astype(np.float32)
+            np.concatenate([self.cells(picture, part).ravel() for part in grids(layout)]).astype(np.float32)
             for layout in self.layouts
         ]
 
     @abstractmethod
     def cells(self, picture: Picture, layout: str) -> NDArray:
         """The numbers of every cell of a grid: (n_cells, length)."""
-
-    def _check_layouts(self) -> None:
-        if not isinstance(self.layouts, tuple) or not self.layouts or len(set(self.layouts)) < len(self.layouts):
-            raise ValueError(
-                f"layouts of {type(self).__name__} is a tuple of different layouts such as ('1x1', '2x2'), "
-                f"got {self.layouts!r}"
-            )
-        for layout in self.layouts:
-            for part in layout.split("+") if isinstance(layout, str) else [layout]:
-                grid(part)
 
 
 class HistogramFeature(CellFeature):
@@ -134,7 +125,7 @@ class ColourHistogram(HistogramFeature):
         check_choice(self, "colour", ("rgb", "lab", "hsv"))
         check_choice(self, "pooling", ("mean", "max"))
         check_whole(self, "bins", 2, 32)
-        self._check_layouts()
+        check_layouts(self)
 
     @property
     def stem(self) -> str:
@@ -184,7 +175,7 @@ class LBPHistogram(HistogramFeature):
     name: str = ""
 
     def __post_init__(self) -> None:
-        self._check_layouts()
+        check_layouts(self)
 
     @property
     def stem(self) -> str:
@@ -231,7 +222,7 @@ class PHOG(HistogramFeature):
 
     def __post_init__(self) -> None:
         check_whole(self, "bins", 2, 180)
-        self._check_layouts()
+        check_layouts(self)
 
     @property
     def stem(self) -> str:
@@ -395,20 +386,6 @@ def hog(grey: Array, cell: int = 8, block: int = 2, bins: int = 9) -> Array:
     out = np.empty((rows - block + 1, columns - block + 1, block, block, bins), np.float32)
     _normalise_blocks(sums, np.float32(HOG_SMALL), np.float32(HOG_CLIP), out)
     return out.ravel()
-
-
-def check_whole(feature: Feature, name: str, least: int, most: int) -> None:
-    """Refuse a field of a feature that is no whole number in a range."""
-    value = getattr(feature, name)
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= most:
-        raise ValueError(f"{name} of {type(feature).__name__} is a whole number from {least} to {most}, got {value!r}")
-
-
-def check_choice(feature: Feature, name: str, choices: tuple[str, ...]) -> None:
-    """Refuse a field of a feature that is none of the choices."""
-    value = getattr(feature, name)
-    if value not in choices:
-        raise ValueError(f"{name} of {type(feature).__name__} is one of {list(choices)}, got {value!r}")
 
 
 @njit(cache=True, nogil=True)

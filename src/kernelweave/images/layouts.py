@@ -8,9 +8,12 @@ from __future__ import annotations
 import re
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .checks import check_several
 
 #: Most rows or columns of a grid, far beyond what has a use.
 MOST = 64
@@ -42,6 +45,27 @@ def grid(layout: str) -> tuple[int, int]:
     if not (1 <= rows <= MOST and 1 <= columns <= MOST):
         raise ValueError(f"a layout is rows x columns, such as '1x1', '3x1' or '4x4', got {layout!r}")
     return rows, columns
+
+
+def grids(layout: str) -> list[str]:
+    """The grids whose cells a layout puts side by side: "1x1+2x2" is one view with the cells of both.
+
+    Examples
+    --------
+    >>> grids("1x1+2x2")
+    ['1x1', '2x2']
+    """
+    parts = layout.split("+") if isinstance(layout, str) else [layout]
+    for part in parts:
+        grid(part)
+    return parts
+
+
+def check_layouts(recipe: Any) -> None:
+    """Refuse a recipe whose `layouts` are no tuple of different layouts."""
+    check_several(recipe, "layouts")
+    for layout in recipe.layouts:
+        grids(layout)
 
 
 def cell_numbers(layout: str, x: NDArray, y: NDArray) -> NDArray[np.intp]:

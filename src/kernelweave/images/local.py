@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from .._config import FASTMATH
 from .base import COLOURS, Array, Picture, What
+from .checks import check_positive, check_whole
 from .histograms import binary_patterns, uniform_bins
-from .places import check_places, check_positive, label_of
+from .places import check_places, label_of
 from .sift import NOISE, eighths
 
 
@@ -42,7 +43,7 @@ class RobustHue(What):
     bins: int = 36
 
     def __post_init__(self) -> None:
-        check_positive(self, "bins", whole=True)
+        check_whole(self, "bins")
 
     @property
     def label(self) -> str:
@@ -110,7 +111,7 @@ class Gradients(What):
     signed: bool = True
 
     def __post_init__(self) -> None:
-        check_positive(self, "bins", whole=True)
+        check_whole(self, "bins")
         if not isinstance(self.signed, (bool, np.bool_)):
             raise ValueError(f"signed of Gradients is True or False, got {self.signed!r}")
 
@@ -161,7 +162,7 @@ class SelfSimilarity(What):
 
     def __post_init__(self) -> None:
         for name in ("angles", "rings", "patch"):
-            check_positive(self, name, whole=True)
+            check_whole(self, name)
         check_positive(self, "noise")
         if self.patch % 2 == 0:
             raise ValueError(f"the patch of SelfSimilarity has an odd side, so that it has a middle; got {self.patch}")
@@ -220,7 +221,7 @@ class ColourPatch(What):
     colour: str = "rgb"
 
     def __post_init__(self) -> None:
-        check_positive(self, "side", whole=True)
+        check_whole(self, "side")
         if self.colour not in COLOURS:
             raise ValueError(f"the colour of a ColourPatch is one of {list(COLOURS)}, got {self.colour!r}")
 

@@ -11,16 +11,13 @@ import os
 import re
 import stat
 import struct
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from .._files import PICTURE_SUFFIXES
 from .base import Picture
 
 RGB = NDArray  # (height, width, 3), uint8; the types of OpenCV allow any numbers
@@ -163,53 +160,6 @@ def shrink(rgb: RGB, max_side: int | None) -> RGB:
         return rgb
     size = (max(1, round(width * max_side / longer)), max(1, round(height * max_side / longer)))
     return cv2.resize(rgb, size, interpolation=cv2.INTER_AREA)
-
-
-def is_picture_name(path: PathLike) -> bool:
-    """Whether a file is meant to be a picture, by the end of its name.
-
-    Examples
-    --------
-    >>> is_picture_name("holiday/IMG 1.JPG"), is_picture_name("notes.txt")
-    (True, False)
-    """
-    return Path(path).suffix.lower() in PICTURE_SUFFIXES
-
-
-def find_pictures(folder: PathLike) -> list[Path]:
-    """The pictures in a folder and all folders in it, sorted, by the ends of their names.
-
-    Names that begin with a dot are skipped. Linked folders are followed, and each folder is visited once however many
-    links lead to it. A folder that cannot be opened is skipped with a warning.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> for name in ("b.png", "a.jpg", ".c.jpg", "notes.txt"):
-    ...     (folder / name).touch()
-    >>> [path.name for path in find_pictures(folder)]
-    ['a.jpg', 'b.png']
-    """
-    folder = Path(folder)
-    if not folder.is_dir():
-        problem = "is not a folder" if folder.exists() else "does not exist"
-        raise NotADirectoryError(f"pictures are looked for in a folder, but {shown_name(folder)} {problem}")
-    found: list[Path] = []
-    visited: set[tuple[int, int]] = set()
-
-    def warn(error: OSError) -> None:
-        warnings.warn(f"skipped {shown_name(error.filename)}: {error.strerror}", stacklevel=3)
-
-    for here, inside, files in os.walk(folder, onerror=warn, followlinks=True):
-        where = os.stat(here)
-        if (where.st_dev, where.st_ino) in visited:
-            inside.clear()
-            continue
-        visited.add((where.st_dev, where.st_ino))
-        inside[:] = sorted(name for name in inside if not name.startswith("."))
-        found += [Path(here, name) for name in files if not name.startswith(".") and is_picture_name(name)]
-    return sorted(found)
 
 
 def shown_name(path: PathLike) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .base import Array, Picture, Where
+from .checks import check_positive, check_whole
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class DenseGrid(Where):
     def __post_init__(self) -> None:
         radii = (self.radii,) if isinstance(self.radii, (int, float)) else self.radii
         object.__setattr__(self, "radii", tuple(float(radius) for radius in radii))
-        check_positive(self, "step", whole=True)
+        check_whole(self, "step")
         if not self.radii or not all(0 < radius < math.inf for radius in self.radii):
             raise ValueError(f"the radii of a DenseGrid are one or more positive numbers, got {self.radii!r}")
 
@@ -101,9 +102,9 @@ class HarrisLaplace(Where):
     contrast: float = 2.0
 
     def __post_init__(self) -> None:
-        check_positive(self, "most", whole=True)
+        check_whole(self, "most")
         check_positive(self, "smallest")
-        check_positive(self, "octaves", whole=True)
+        check_whole(self, "octaves")
         check_positive(self, "contrast")
 
     @property
@@ -169,7 +170,7 @@ class EdgePoints(Where):
     high: float = 100.0
 
     def __post_init__(self) -> None:
-        check_positive(self, "most", whole=True)
+        check_whole(self, "most")
         check_positive(self, "radius")
         if not 0 <= self.low <= self.high < math.inf:
             raise ValueError(f"EdgePoints needs 0 <= low <= high, got low={self.low!r}, high={self.high!r}")
@@ -212,10 +213,9 @@ class RandomWindows(Where):
     smallest: float = 8.0
 
     def __post_init__(self) -> None:
-        check_positive(self, "n", whole=True)
+        check_whole(self, "n")
         check_positive(self, "smallest")
-        if not isinstance(self.seed, (int, np.integer)) or self.seed < 0:
-            raise ValueError(f"the seed of RandomWindows is a whole number of at least 0, got {self.seed!r}")
+        check_whole(self, "seed", 0)
 
     @property
     def label(self) -> str:
@@ -324,12 +324,3 @@ def _harris(grey: Array, scale: float) -> Array:
     )
     xx, yy, xy = (_blurred(product, scale) for product in (dx * dx, dy * dy, dx * dy))
     return xx * yy - xy * xy - 0.04 * (xx + yy) ** 2
-
-
-def check_positive(recipe: Any, name: str, whole: bool = False) -> None:
-    """Refuse a field of a recipe that is no positive number."""
-    value = getattr(recipe, name)
-    kinds = (int, np.integer) if whole else (int, float, np.number)
-    if not isinstance(value, kinds) or isinstance(value, bool) or not 0 < value < math.inf:
-        kind = "whole number" if whole else "number"
-        raise ValueError(f"{name} of {type(recipe).__name__} is a positive {kind}, got {value!r}")

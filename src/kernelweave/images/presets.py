@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..kernels import Kernel, Mean, Product
+from ..kernels import Kernel, Product
 from .bag import BagOfWords, BoxWords
 from .base import Feature
 from .histograms import HOG, PHOG, ColourHistogram, LBPHistogram

@@ -52,7 +52,8 @@ def as_sources(pictures: Iterable[Any]) -> list[Source]:
     """
     if isinstance(pictures, (str, os.PathLike)):
         raise TypeError(
-            f"pictures is a list of paths or arrays; for those in a folder write find_pictures({str(pictures)!r})"
+            f"pictures is a list of paths or arrays; for those in a folder give "
+            f"kernelweave.datasets.read_pictures({str(pictures)!r}).paths"
         )
     sources = [_as_source(number, picture) for number, picture in enumerate(pictures)]
     if not sources:

@@ -17,8 +17,9 @@ from .._config import FASTMATH
 from ..kernels import Kernel, Laplacian, Repaired
 from ..kernels.matching import Matching
 from .base import Array, Picture
-from .histograms import CellFeature, WholeFeature, check_choice, check_whole, edge_gradients, resized, square
-from .layouts import pixel_cells
+from .checks import check_choice, check_whole
+from .histograms import CellFeature, WholeFeature, edge_gradients, resized, square
+from .layouts import check_layouts, pixel_cells
 
 #: Centre frequency of the finest filters of GIST in cycles a pixel, and the ratio from one scale to the next.
 GIST_FREQUENCY, GIST_STEP = 0.3, 1.85
@@ -181,7 +182,7 @@ class RegionCovariance(CellFeature):
 
     def __post_init__(self) -> None:
         check_choice(self, "colour", ("grey", "rgb"))
-        self._check_layouts()
+        check_layouts(self)
 
     @property
     def stem(self) -> str:

@@ -7,11 +7,9 @@ product. Only words whose bound is below the best distance so far are looked at 
 
 from __future__ import annotations
 
-import math
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -20,6 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from .._config import FASTMATH
 from .base import Array
+from .checks import check_whole
 
 #: Words are learned from at most this many descriptors, or ten a word where that is more.
 SAMPLES = 30_000
@@ -47,7 +46,7 @@ class Words(ABC):
     n_words: int = 300
 
     def __post_init__(self) -> None:
-        check_count(self, "n_words")
+        check_whole(self, "n_words")
 
     @property
     @abstractmethod
@@ -126,7 +125,7 @@ class KMeans(Words):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count(self, "n_iter")
+        check_whole(self, "n_iter")
 
     @property
     def label(self) -> str:
@@ -246,14 +245,6 @@ def soft_weights(squared: NDArray, bandwidth: float) -> Array:
     beyond = squared - squared[:, :1]  # the nearest word then counts 1 before sums are made one, however far it is
     weights = np.exp(beyond / (-2.0 * bandwidth**2)).astype(np.float32)
     return weights / weights.sum(axis=1, keepdims=True)
-
-
-def check_count(recipe: Any, name: str, most: float = math.inf) -> None:
-    """Refuse a field of a recipe that is no whole number from 1 to the most there may be."""
-    value = getattr(recipe, name)
-    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not 1 <= value <= most:
-        upwards = f"from 1 to {most}" if most < math.inf else "of at least 1"
-        raise ValueError(f"{name} of {type(recipe).__name__} is a whole number {upwards}, got {value!r}")
 
 
 def _checked(samples: NDArray) -> Array:
