@@ -20,8 +20,10 @@ from kernelweave.images import bag
 from kernelweave.images.bag import BagOfWords, BoxWords
 from kernelweave.images.base import Picture, What, Where
 from kernelweave.images.layouts import cell_numbers, grid, pyramid, random_boxes
+from kernelweave.images.places import DenseGrid
+from kernelweave.images.sift import SIFT
 from kernelweave.images.words import KMeans, Prototypes
-from kernelweave.kernels import ChiSquared
+from kernelweave.kernels import ChiSquared, Mean
 
 CALLS: Counter[str] = Counter()
 
@@ -125,6 +127,13 @@ def relative(picture, where):
 
 
 # Against loops --------------------------------------------------------------------------------------------------------
+
+
+def test_boxes_joined_to_one_kernel():
+    feature = BoxWords(DenseGrid(), SIFT(), KMeans(4), boxes=3, averaged=True, name="windows")
+    assert feature.kernels == {"windows/boxes": Mean(dict.fromkeys(feature.views, ChiSquared()))}
+    each = BoxWords(DenseGrid(), SIFT(), KMeans(4), boxes=3, name="windows")
+    assert list(each.kernels) == list(each.views) == list(feature.views)
 
 
 @pytest.mark.parametrize("nearest", [1, 3])

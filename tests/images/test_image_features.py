@@ -19,8 +19,8 @@ from sklearn.pipeline import Pipeline
 from kernelweave import MKLClassifier
 from kernelweave.images import runs
 from kernelweave.images.extraction import ImageFeatures
+from kernelweave.images.joint import ProductOf
 from kernelweave.images.pictures import UnreadablePicture
-from kernelweave.kernels import ChiSquared, Gaussian, Linear, Mean, Normalised, Product
 from kernelweave.views import Views
 
 
@@ -170,9 +170,9 @@ def test_settings_that_cannot_be(folder):
     for settings, error, words in (
         ({"max_side": 0}, ValueError, "max_side is a number of pixels"),
         ({"features": []}, ValueError, "at least one feature is needed"),
-        ({"features": [Product({"a": Linear()})]}, ValueError, "at least one feature is needed"),
+        ({"features": [ProductOf((Size(),), "p")]}, ValueError, "at least one feature is needed"),
         ({"features": Size()}, TypeError, "a preset or a list of features, got Size"),
-        ({"features": [Size(), "gist"]}, TypeError, "features and kernels over their views, got 'gist'"),
+        ({"features": [Size(), "gist"]}, TypeError, "a list of features, got 'gist' in it"),
         ({"features": [Size(), Size()]}, ValueError, "'size' is made by both"),
         ({"features": [Size()], "random_state": -1}, ValueError, "random_state|[Ss]eed"),
         ({"features": [Size()], "random_state": "x"}, ValueError, "cannot be used to seed"),
@@ -190,51 +190,57 @@ def test_presets_are_looked_up_by_name(folder, monkeypatch):
 
 # -- kernels -------------------------------------------------------------------------------------------------------
 
-BOTH = Product({"size": Gaussian(0.5), "colour.mean": ChiSquared()})
+BOTH = ProductOf((Size(), MeanColour()), "both", most=2)
 
 
 def test_kernel_bank(folder):
-    images = ImageFeatures([MeanColour(), BOTH, Size(), Mean({"size": Linear(), "colour.spread": Linear()})])
+    images = ImageFeatures([MeanColour(), BOTH, Size()])
     bank = images.kernel_bank().build(images.fit_transform(sorted(folder.iterdir())))
-    assert bank.names == (
-        "colour.mean:ChiSquared",
-        "colour.spread:ChiSquared",
-        "size:Gaussian",
-        "Product(size:Gaussian(0.5), colour.mean:ChiSquared)",
-        "Mean(size:Linear, colour.spread:Linear)",
-    )
+    assert bank.names == ("colour.mean:ChiSquared", "colour.spread:ChiSquared", "both", "size:Gaussian")
+    np.testing.assert_allclose(bank.gram(2), bank.gram(3) * bank.gram(0), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("kernels", "words"),
+    ("lines", "words"),
     [
-        (
-            [Gaussian()],
-            r"says which views it is on, as in Product\({'view': Gaussian\(\)}\), but Gaussian\(\) does not",
-        ),
-        ([Product({"gist": Linear(), "size": Linear()})], r"is on view 'gist', but the views are \['colour.mean'"),
-        ([BOTH, BOTH], r"the kernel Product\(.*\) is given twice"),
+        ([ProductOf((MeanColour(2.0, "other"),), "p")], "'p' is over views that no feature in the list makes: other"),
+        ([BOTH, BOTH], "the kernel 'both' of ProductOf.* has the name of another"),
+        ([ProductOf((Size(),), "size")], "the kernel 'size' of ProductOf.* has the name of another"),
     ],
 )
-def test_kernels_that_do_not_fit(kernels, words):
+def test_kernels_that_do_not_fit(lines, words):
     with pytest.raises(ValueError, match=words):
-        ImageFeatures([*FEATURES, *kernels]).kernel_bank()
+        ImageFeatures([*FEATURES, *lines]).kernel_bank()
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: ProductOf((), "p"), ValueError, "needs features and a name"),
+        (lambda: ProductOf((Size(),), ""), ValueError, "needs features and a name"),
+        (lambda: ProductOf([Size()], "p"), TypeError, "is a tuple of features"),
+        (lambda: ProductOf((Size(),), "p", most=0), ValueError, "most of ProductOf is a whole number"),
+    ],
+)
+def test_products_that_cannot_be(make, error, words):
+    with pytest.raises(error, match=words):
+        make()
 
 
 # -- states --------------------------------------------------------------------------------------------------------
 
-KINDS = (MeanColour, Size, Words)
+KINDS = (MeanColour, Size, Words, ProductOf)
 
 
 def test_state_and_back(folder):
     paths = sorted(folder.iterdir())
-    nested = Normalised(Mean({"words": Product(Linear(), Gaussian(gamma=2.0)), "size": Linear()}), "spherical")
-    images = ImageFeatures([MeanColour(0.5), Words(), Size(), BOTH, nested], max_side=18).fit(paths)
+    both = ProductOf((Size(), Words()), "both")
+    images = ImageFeatures([MeanColour(0.5), both, Words(), Size()], max_side=18).fit(paths)
     state, arrays = images.to_state()
     assert set(arrays) == {"1/words", "1/n"}
     again = ImageFeatures.from_state(json.loads(json.dumps(state)), arrays, KINDS)
     same(again.transform(paths), images.transform(paths))
-    assert again.features == [MeanColour(0.5), Words(), Size(), BOTH, nested]
+    assert again.features == [MeanColour(0.5), both, Words(), Size()]
     assert again.kernel_bank().kernels == images.kernel_bank().kernels
     assert again.view_names_ == images.view_names_
     assert again.max_side == 18
@@ -245,22 +251,15 @@ def test_state_and_back(folder):
 def test_states_that_cannot_be(folder):
     images = ImageFeatures([Words(), Size(), BOTH, MeanColour()], max_side=18).fit(sorted(folder.iterdir()))
     state, arrays = images.to_state()
-    product = state["kernels"][0]
     for change, words in (
         ({"features": [{"is": "Popen", "args": ["ls"]}]}, "unknown kind 'Popen'"),
         ({"features": [{"is": "Size", "colour": 3}]}, "Size cannot be made of"),
-        ({"features": ["Size"]}, "features and kernels over their views, got 'Size'"),
-        ({"kernels": [{"is": "FromNowhere"}]}, "unknown kernel {'is': 'FromNowhere'}"),
-        ({"kernels": ["Product"]}, "unknown kernel 'Product'"),
-        ({"kernels": [{"is": "Product"}]}, "Product cannot be made of"),
-        ({"kernels": [{"is": "Product", "factors": [["size", "Linear"]]}]}, "unknown kernel 'Linear'"),
-        ({"kernels": [{"is": "Gaussian", "width": 1}]}, "Gaussian cannot be made of"),
-        ({"kernels": [product | {"factors": product["factors"][:0]}]}, "at least one kernel"),
+        ({"features": ["Size"]}, "a list of features, got 'Size' in it"),
         ({"max_side": "large"}, "max_side is a number of pixels"),
     ):
         with pytest.raises((ValueError, TypeError), match=words):
             ImageFeatures.from_state(state | change, arrays, KINDS)
-    with pytest.raises(ValueError, match=r"lacks \['kernels', 'max_side'\]"):
+    with pytest.raises(ValueError, match=r"lacks \['max_side'\]"):
         ImageFeatures.from_state({"features": []}, arrays, KINDS)
     for wrong in ({"7/words": np.ones(3)}, {"1/words": np.ones(3)}, {"words": np.ones(3)}, {"0/": np.ones(3)}):
         with pytest.raises(ValueError, match="belongs to no feature that learns"):

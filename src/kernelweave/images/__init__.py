@@ -9,6 +9,7 @@ from .base import Feature, Picture, What, Where
 from .cache import FeatureCache
 from .extraction import Extracted, ImageFeatures
 from .histograms import HOG, PHOG, ColourHistogram, LBPHistogram
+from .joint import ProductOf
 from .layouts import pyramid, random_boxes
 from .local import ColourPatch, Gradients, LocalBinaryPatterns, RobustHue, SelfSimilarity
 from .pictures import UnreadablePicture, read_picture
@@ -42,6 +43,7 @@ __all__ = [
     "LBPHistogram",
     "LocalBinaryPatterns",
     "Picture",
+    "ProductOf",
     "Prototypes",
     "RandomWindows",
     "RegionCovariance",

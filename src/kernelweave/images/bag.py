@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..kernels import Kernel, Mean
 from .base import Array, Feature, Learned, Picture, What, Where
 from .checks import check_several, check_whole
 from .layouts import cell_numbers, check_layouts, grid, grids, random_boxes
@@ -58,8 +59,13 @@ class LocalWords(Feature):
         """
 
     @property
+    def stem(self) -> str:
+        """What the names of the views begin with."""
+        return self.name or f"{self.what.label}.{self.where.label}.{self.words.label}"
+
+    @property
     def views(self) -> tuple[str, ...]:
-        stem = self.name or f"{self.what.label}.{self.where.label}.{self.words.label}"
+        stem = self.stem
         digits = len(str(self.codebooks - 1))
         stems = [f"{stem}#{number:0{digits}d}" for number in range(self.codebooks)] if self.codebooks > 1 else [stem]
         return tuple(stem + part for stem in stems for part in self.parts)
@@ -208,7 +214,7 @@ class BoxWords(LocalWords):
     """Histograms of the visual words in boxes drawn at random, one view a box: kernels of places that matter.
 
     Boxes are relative to the picture, and the same in every picture. Shares of words sum to 1 over a box, and are zeros
-    where no descriptor is in it. The average of the kernels of 100 boxes is known as the subwindow kernel.
+    where no descriptor is in it.
 
     Parameters
     ----------
@@ -218,6 +224,8 @@ class BoxWords(LocalWords):
         Number of boxes.
     seed : int
         Which boxes are drawn.
+    averaged : bool
+        One kernel, the mean over all boxes (the subwindow kernel), instead of one for each.
 
     Examples
     --------
@@ -229,6 +237,7 @@ class BoxWords(LocalWords):
 
     boxes: int = 100
     seed: int = 0
+    averaged: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -238,6 +247,11 @@ class BoxWords(LocalWords):
     @property
     def parts(self) -> tuple[str, ...]:
         return tuple(f"/box{number:03d}" for number in range(self.boxes))
+
+    @property
+    def kernels(self) -> dict[str, Kernel]:
+        each = super().kernels
+        return {f"{self.stem}/boxes": Mean(each)} if self.averaged else each
 
     def pool(self, x: NDArray, y: NDArray, numbers: NDArray, weights: Array) -> list[Array]:
         vectors = []

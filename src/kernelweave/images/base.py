@@ -142,6 +142,11 @@ class Feature(ABC):
         """The kernel that suits every one of the views."""
         return ChiSquared()
 
+    @property
+    def kernels(self) -> dict[str, Kernel]:
+        """What the feature adds to a bank, by name: its kernel on every view, unless it joins views."""
+        return dict.fromkeys(self.views, self.kernel)
+
     def sample(self, picture: Picture, rng: np.random.Generator) -> NDArray:
         """What is learned from one training picture: (n_drawn, length)."""
         raise TypeError(f"{type(self).__name__} learns nothing")

@@ -30,11 +30,11 @@ def check_choice(recipe: Any, name: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} of {type(recipe).__name__} is one of {list(choices)}, got {value!r}")
 
 
-def check_several(recipe: Any, name: str, choices: tuple[str, ...] | None = None) -> None:
-    """Refuse a field that is no tuple of one or more different names, all of them choices if these are given."""
+def check_several(recipe: Any, name: str, choices: tuple[str, ...] = ()) -> None:
+    """Refuse a field that is no tuple of one or more different names, all of them choices if there are any."""
     values = getattr(recipe, name)
     if not isinstance(values, tuple) or not values or len(set(values)) < len(values):
         raise ValueError(f"{name} of {type(recipe).__name__} is a tuple of different names, got {values!r}")
-    for value in values if choices is not None else ():
+    for value in values if choices else ():
         if value not in choices:
             raise ValueError(f"{name} of {type(recipe).__name__} are of {list(choices)}, got {value!r}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
 from numbers import Integral
 from typing import Any
 
@@ -15,11 +14,9 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .. import kernels as known_kernels
 from .._spec import from_spec, to_spec
-from ..kernels import Kernel, KernelBank
-from ..kernels.functions import Joined
-from ..kernels.kernel_bank import _leaves
+from ..kernels import KernelBank
+from ..kernels.kernel_bank import leaves
 from ..views import Views
 from .base import Feature
 from .cache import FeatureCache
@@ -81,9 +78,8 @@ class ImageFeatures(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    features : str or list
-        The name of a preset ("quick", "voc15", "imagenet10", "flowers", "caltech48"), or a list of features. Kernels
-        over several of their views, such as a `Product` of a mapping, may be in the list too: they go into the bank.
+    features : str or list of Feature
+        The name of a preset ("quick", "voc15", "imagenet10", "flowers", "caltech48"), or a list of features.
     cache : path, optional
         File or folder where everything computed is kept by content and settings; see `FeatureCache`. Nothing is then
         computed twice, and a run that was stopped goes on.
@@ -123,7 +119,7 @@ class ImageFeatures(TransformerMixin, BaseEstimator):
 
     def __init__(
         self,
-        features: str | Sequence[Feature | Kernel] = "quick",
+        features: str | Sequence[Feature] = "quick",
         cache: str | os.PathLike[str] | None = None,
         max_side: int | None = MAX_SIDE,
         n_jobs: int | None = None,
@@ -190,16 +186,16 @@ class ImageFeatures(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         with self._run() as run:
-            return run.extract(run.sources(pictures), self._lines()[0], self.learned_)
+            return run.extract(run.sources(pictures), self._described(), self.learned_)
 
     def fit_extract(self, pictures: Iterable[Any], y: object = None) -> Extracted:
         """`fit` and `extract` on the same pictures; what is in the files is found out only once."""
         with self._run() as run:
             sources = self._learn(run, pictures)
-            return run.extract(sources, self._lines()[0], self.learned_)
+            return run.extract(sources, self._described(), self.learned_)
 
     def kernel_bank(self) -> KernelBank:
-        """The kernel of its feature for every view, and the kernels over several views under their own names.
+        """The kernels of all features: one a view, and those over several views.
 
         Examples
         --------
@@ -207,9 +203,7 @@ class ImageFeatures(TransformerMixin, BaseEstimator):
         >>> ImageFeatures([ColourHistogram("rgb", bins=4)]).kernel_bank()
         KernelBank({...ChiSquared()})
         """
-        features, over_views = self._lines()
-        of_views = {view: feature.kernel for feature in features for view in feature.views}
-        return KernelBank(of_views | {kernel.label: kernel for kernel in over_views})
+        return KernelBank({name: kernel for line in self._lines() for name, kernel in line.kernels.items()})
 
     # -- files -----------------------------------------------------------------------------------------------------
 
@@ -219,15 +213,13 @@ class ImageFeatures(TransformerMixin, BaseEstimator):
         Returns
         -------
         state : dict
-            "features" and "kernels", descriptions; "max_side".
+            "features", descriptions; "max_side".
         arrays : dict of str to array
             What features learned, as ``"position/name"``.
         """
         check_is_fitted(self)
-        features, over_views = self._lines()
         state = {
-            "features": [to_spec(feature) for feature in features],
-            "kernels": [_kernel_spec(kernel) for kernel in over_views],
+            "features": [to_spec(line) for line in self._lines()],
             "max_side": None if self.max_side is None else int(self.max_side),
         }
         arrays = {f"{k}/{name}": array for k, learned in self.learned_.items() for name, array in learned.items()}
@@ -244,17 +236,16 @@ class ImageFeatures(TransformerMixin, BaseEstimator):
         state, arrays : mappings
             They may come from a file that is not trusted: nothing but the classes named here is made of them.
         classes : iterable of type
-            The features and their parts that may be in `features`. Kernels are those of `kernelweave.kernels`.
+            The features and their parts that may be in `features`.
         """
-        missing = {"features", "kernels", "max_side"} - set(state)
+        missing = {"features", "max_side"} - set(state)
         if missing:
             raise ValueError(f"the description of image features lacks {sorted(missing)}")
         classes = list(classes)
         lines = [from_spec(spec, classes) for spec in state["features"]]
-        lines += [_kernel_from_spec(spec) for spec in state["kernels"]]
         check_max_side(state["max_side"])
         images = cls(features=lines, max_side=state["max_side"])
-        features, _ = images._lines()
+        features = images._described()
         learned: dict[int, dict[str, NDArray]] = {k: {} for k, feature in enumerate(features) if feature.learns}
         for key, array in arrays.items():
             number, _, name = key.partition("/")
@@ -278,7 +269,7 @@ class ImageFeatures(TransformerMixin, BaseEstimator):
                 yield Run(cache, self.n_jobs, self.max_side, self.verbose)
 
     def _learn(self, run: Run, pictures: Iterable[Any]) -> list[Any]:
-        features, _ = self._lines()
+        features = self._described()
         sources = run.sources(pictures)
         generator = check_random_state(self.random_state)
         seed = int(self.random_state) if isinstance(self.random_state, Integral) else int(generator.randint(2**31 - 1))
@@ -287,27 +278,26 @@ class ImageFeatures(TransformerMixin, BaseEstimator):
 
     def _keep(self, learned: dict[int, dict[str, NDArray]]) -> None:
         self.learned_ = learned
-        self.view_names_ = tuple(view for feature in self._lines()[0] for view in feature.views)
+        self.view_names_ = tuple(view for feature in self._described() for view in feature.views)
 
-    def _lines(self) -> tuple[list[Feature], list[Kernel]]:
-        """The features, and the kernels over their views."""
-        lines = self.features
-        if isinstance(lines, str):
-            from .presets import preset
+    def _described(self) -> list[Feature]:
+        """The features that have views of their own."""
+        return [line for line in self._lines() if line.views]
 
-            lines = preset(lines)
+    def _lines(self) -> Sequence[Feature]:
+        from .presets import preset
+
+        lines = preset(self.features) if isinstance(self.features, str) else self.features
         if not isinstance(lines, Sequence):
             raise TypeError(f"features is the name of a preset or a list of features, got {type(lines).__name__}")
-        features = [line for line in lines if isinstance(line, Feature)]
-        over_views = [line for line in lines if isinstance(line, Kernel)]
         for line in lines:
-            if not isinstance(line, (Feature, Kernel)):
-                raise TypeError(f"features holds features and kernels over their views, got {line!r}")
-        if not features:
+            if not isinstance(line, Feature):
+                raise TypeError(f"features is a list of features, got {line!r} in it")
+        if not any(line.views for line in lines):
             raise ValueError("features is an empty list; at least one feature is needed")
-        check_view_names(features)
-        _check_kernels(over_views, {view for feature in features for view in feature.views})
-        return features, over_views
+        check_view_names(lines)
+        _check_kernels(lines)
+        return lines
 
 
 def _all_of_them(extracted: Extracted) -> Views:
@@ -316,54 +306,17 @@ def _all_of_them(extracted: Extracted) -> Views:
     return extracted.views
 
 
-def _check_kernels(over_views: Sequence[Kernel], views: set[str]) -> None:
-    labels = set(views)
-    for kernel in over_views:
-        for view, leaf in _leaves(kernel, None):
-            if view is None:
+def _check_kernels(lines: Sequence[Feature]) -> None:
+    """Refuse two kernels of one name, and kernels over views that no feature makes."""
+    views = {view for line in lines for view in line.views}
+    owners: dict[str, Feature] = {}
+    for line in lines:
+        for name, kernel in line.kernels.items():
+            if name in owners or (name in views and name not in line.views):
+                raise ValueError(f"the kernel {name!r} of {line!r} has the name of another kernel or view")
+            owners[name] = line
+            lacking = sorted({str(view) for view, _ in leaves(kernel, name)} - views)
+            if lacking:
                 raise ValueError(
-                    f"a kernel in features says which views it is on, as in Product({{'view': {leaf.label}()}}), but "
-                    f"{kernel!r} does not"
+                    f"the kernel {name!r} is over views that no feature in the list makes: {', '.join(lacking)}"
                 )
-            if view not in views:
-                raise ValueError(f"{kernel!r} is on view {view!r}, but the views are {sorted(views)}")
-        if kernel.label in labels:
-            raise ValueError(f"the kernel {kernel.label} is given twice, or a view has its name")
-        labels.add(kernel.label)
-
-
-#: Kernels that are plain data.
-_KERNELS: dict[str, type[Kernel]] = {
-    name: kind
-    for name in known_kernels.__all__
-    if isinstance(kind := getattr(known_kernels, name), type) and issubclass(kind, Kernel)
-}
-
-
-def _kernel_spec(kernel: Kernel) -> dict[str, Any]:
-    """`to_spec` of a kernel that may be made of other kernels."""
-    if isinstance(kernel, Joined):
-        return {
-            "is": type(kernel).__name__,
-            "factors": [[view, _kernel_spec(factor)] for view, factor in kernel.factors],
-        }
-    assert is_dataclass(kernel)
-    values = {field.name: getattr(kernel, field.name) for field in fields(kernel)}
-    described = {name: _kernel_spec(v) if isinstance(v, Kernel) else to_spec(v) for name, v in values.items()}
-    return {"is": type(kernel).__name__, **described}
-
-
-def _kernel_from_spec(spec: Mapping[str, Any]) -> Kernel:
-    kind = _KERNELS.get(str(spec.get("is")) if isinstance(spec, Mapping) else "")
-    if kind is None:
-        raise ValueError(f"unknown kernel {spec!r}; known are {sorted(_KERNELS)}")
-    try:
-        if issubclass(kind, Joined):
-            factors = [(view, _kernel_from_spec(factor)) for view, factor in spec["factors"]]
-            return kind(*({view: factor} if view is not None else factor for view, factor in factors))
-        values = {name: value for name, value in spec.items() if name != "is"}
-        return kind(
-            **{n: _kernel_from_spec(v) if isinstance(v, Mapping) else from_spec(v, ()) for n, v in values.items()}
-        )
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{kind.__name__} cannot be made of {sorted(set(spec) - {'is'})}: {error}") from error

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..kernels import Kernel, Product
 from .bag import BagOfWords, BoxWords
 from .base import Feature
 from .histograms import HOG, PHOG, ColourHistogram, LBPHistogram
+from .joint import ProductOf
 from .layouts import pyramid
 from .local import ColourPatch, Gradients, LocalBinaryPatterns, RobustHue, SelfSimilarity
 from .places import DenseGrid, EdgePoints, HarrisLaplace, RandomWindows, Together
@@ -21,19 +21,17 @@ from .sift import SIFT
 from .whole import GIST, GeometricBlur, RegionCovariance, V1Like
 from .words import KMeans, Prototypes
 
-#: A line of a preset: a feature, or a kernel over views of the features before it.
-Line = Feature | Kernel
-
 #: Every class a list of features is made of; what a file may name.
 RECIPES: tuple[type, ...] = (
     *(BagOfWords, BoxWords, KMeans, Prototypes),
     *(DenseGrid, EdgePoints, HarrisLaplace, RandomWindows, Together),
     *(SIFT, ColourPatch, Gradients, LocalBinaryPatterns, RobustHue, SelfSimilarity),
     *(HOG, PHOG, ColourHistogram, LBPHistogram, GIST, GeometricBlur, RegionCovariance, V1Like),
+    ProductOf,
 )
 
 
-def quick() -> list[Line]:
+def quick() -> list[Feature]:
     """A good bank in seconds for a hundred pictures: colours, textures, edges, words and the whole scene."""
     dense = DenseGrid(step=8, radii=(8.0, 16.0))
     return [
@@ -48,8 +46,8 @@ def quick() -> list[Line]:
     ]
 
 
-def voc15() -> list[Line]:
-    """The 15 kernels of the VOC 2007 study: GIST, colour histograms, and words of SIFT and of hue on two kinds of places.
+def voc15() -> list[Feature]:
+    """The 15 kernels of the VOC 2007 study: GIST, colour histograms, words of SIFT and of hue on two kinds of places.
 
     Vocabulary sizes and bins were not published with it; they are those of the recipe it cites (1000 words of SIFT, 100
     of hue; 16 bins a channel, 12 in three strips).
@@ -67,7 +65,7 @@ def voc15() -> list[Line]:
     return [GIST(), *colours, *words]
 
 
-def imagenet10() -> list[Line]:
+def imagenet10() -> list[Feature]:
     """The 10 kernels of the ImageNet study: one vocabulary of 1000 words pooled in four ways, and colour histograms.
 
     The second layout of the words is 2x2 in one of its two publications and 4x4 in the other; here it is 2x2.
@@ -82,7 +80,7 @@ def imagenet10() -> list[Line]:
     return [words, *colours]
 
 
-def flowers() -> list[Line]:
+def flowers() -> list[Feature]:
     """Seven kernels after the flower study: colour, shape and texture words, HOG, HSV, SIFT inside and on the boundary.
 
     The study cut the flower out of its background first; here corners stand for its inside and edges for its boundary.
@@ -99,12 +97,12 @@ def flowers() -> list[Line]:
     ]
 
 
-def caltech48() -> list[Line]:
+def caltech48() -> list[Feature]:
     """The 48 kernels of the Caltech 101 study, one for each pyramid level.
 
-    Three of its entries are unclear and read as follows. The four products multiply the levels of grey SIFT (300 words),
-    both edge histograms and HSV SIFT (300 words). The product "4 to 7" multiplies the combined LBP kernel and the first
-    three levels of HSV SIFT. The second set of SIFT pyramids has three levels, on a denser grid than the first.
+    Three of its entries are unclear and read as follows. The four products multiply the levels of grey SIFT (300
+    words), both edge histograms and HSV SIFT (300 words). The product "4 to 7" multiplies the combined LBP kernel and
+    the first three levels of HSV SIFT. The second set of SIFT pyramids has three levels and a finer grid.
     """
     grid = DenseGrid(step=10, radii=(4.0, 8.0, 12.0, 16.0))
     finer = DenseGrid(step=6, radii=(8.0,))
@@ -115,8 +113,10 @@ def caltech48() -> list[Line]:
     oriented = PHOG(bins=40, signed=True, layouts=levels)
     combined = LBPHistogram(layouts=("1x1+2x2+4x4",))
     windows = [
-        BoxWords(grid, SIFT(colour), KMeans(1000), boxes=100, name=f"windows-{colour}") for colour in ("grey", "hsv")
+        BoxWords(grid, SIFT(colour), KMeans(1000), boxes=100, averaged=True, name=f"windows-{colour}")
+        for colour in ("grey", "hsv")
     ]
+    families = {"sift-grey-300": grey_300, "phog180": unoriented, "phog360": oriented, "sift-hsv-300": hsv_300}
     return [
         LBPHistogram(layouts=pyramid(3)),
         combined,
@@ -127,10 +127,10 @@ def caltech48() -> list[Line]:
         grey_300,
         unoriented,
         oriented,
-        *(together(family) for family in (grey_300, unoriented, oriented, hsv_300)),
+        *(ProductOf((family,), f"{name}/levels") for name, family in families.items()),
         V1Like(),
         RegionCovariance(layouts=pyramid(3)),
-        together(combined, hsv_300, most=4),
+        ProductOf((combined, hsv_300), "lbp and sift-hsv-300", most=4),
         GeometricBlur(),
         BagOfWords(finer, SIFT("grey"), KMeans(300), layouts=pyramid(3), name="sift-grey-finer"),
         BagOfWords(finer, SIFT("hsv"), KMeans(300), layouts=pyramid(3), name="sift-hsv-finer"),
@@ -138,13 +138,7 @@ def caltech48() -> list[Line]:
     ]
 
 
-def together(*features: Feature, most: int | None = None) -> Product:
-    """The product of the kernels of all views of some features, or of the first so many of them."""
-    factors = {view: feature.kernel for feature in features for view in feature.views}
-    return Product(dict(list(factors.items())[:most]))
-
-
-PRESETS: dict[str, Callable[[], list[Line]]] = {
+PRESETS: dict[str, Callable[[], list[Feature]]] = {
     "quick": quick,
     "voc15": voc15,
     "imagenet10": imagenet10,
@@ -153,7 +147,7 @@ PRESETS: dict[str, Callable[[], list[Line]]] = {
 }
 
 
-def preset(name: str) -> list[Line]:
+def preset(name: str) -> list[Feature]:
     """The list of features of that name: "quick", "voc15", "imagenet10", "flowers" or "caltech48".
 
     Examples

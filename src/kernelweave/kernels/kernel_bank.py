@@ -226,22 +226,22 @@ def _as_list(kernels: KernelsOfView) -> Sequence[Kernel]:
     return [kernels] if isinstance(kernels, Kernel) or not isinstance(kernels, Sequence) else kernels
 
 
-def _leaves(kernel: Kernel, view: str | None) -> list[tuple[str | None, Kernel]]:
+def leaves(kernel: Kernel, view: str | None) -> list[tuple[str | None, Kernel]]:
     """The kernels on one view that a kernel is made of; the view is None where it is not named."""
     core, _ = unwrap(kernel)
     if not isinstance(core, Joined):
         return [(view, core)]
-    return [leaf for own, factor in core.factors for leaf in _leaves(factor, own or view)]
+    return [leaf for own, factor in core.factors for leaf in leaves(factor, own or view)]
 
 
 def _names_its_views(kernel: Kernel) -> bool:
-    return all(view is not None for view, _ in _leaves(kernel, None))
+    return all(view is not None for view, _ in leaves(kernel, None))
 
 
 def _check_views(items: list[Item], features: Views) -> None:
     kinds: dict[str, set[bool]] = {}
     for item in items:
-        for view, leaf in _leaves(item.kernel, item.view):
+        for view, leaf in leaves(item.kernel, item.view):
             if view is None or view not in features:
                 missing = item.name.split(":")[0] if view is None else view
                 raise ValueError(
