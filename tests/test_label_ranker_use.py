@@ -16,7 +16,7 @@ from sklearn.metrics import f1_score, roc_auc_score
 import kernelweave as kw
 from kernelweave.evaluation import remove_labels
 from kernelweave.machines import MLRL1, SVM, Ridge
-from kernelweave.ranking import _best_threshold
+from kernelweave.ranking import best_threshold
 
 LOSSES = ["pairwise", "group"]
 
@@ -47,7 +47,7 @@ def test_the_threshold_is_the_best_for_f1(entries):
     judged = signs != 0
 
     best = best_f1(signs[judged] > 0, scores[judged])
-    given = scores[judged] > _best_threshold(scores, signs)
+    given = scores[judged] > best_threshold(scores, signs)
     assert f1(signs[judged] > 0, given) == pytest.approx(best, abs=1e-12)
 
 
@@ -61,8 +61,8 @@ def best_f1(relevant, scores):
 
 
 def test_nothing_relevant_has_no_threshold():
-    assert _best_threshold(np.array([0.3, 0.1]), np.array([-1, -1], dtype=np.int8)) == np.inf
-    assert _best_threshold(np.array([0.3, 0.1]), np.array([0, 0], dtype=np.int8)) == np.inf
+    assert best_threshold(np.array([0.3, 0.1]), np.array([-1, -1], dtype=np.int8)) == np.inf
+    assert best_threshold(np.array([0.3, 0.1]), np.array([0, 0], dtype=np.int8)) == np.inf
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -1,168 +1,119 @@
-"""A guided tour in one command: ``python -m kernelweave.demo``, or ``make demo`` in a checkout.
+"""The whole way in one command: ``kernelweave demo``, or ``make demo`` in a checkout.
 
-Handwritten digits are described in five ways, views of pure noise are slipped in, and four ways of combining the views
-are compared. The tables and bars go to the terminal, the pictures to a folder.
+Pictures are drawn, a tagger is trained on them, new pictures are tagged, forgotten labels are found, and a report is
+written for the browser.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from sklearn.model_selection import train_test_split
 
-from .datasets import digits_views
-from .evaluation import plot_history, plot_weights, weight_bars
-from .kernels import Gaussian
-from .mkl import MKLClassifier
-from .views import Views
+from .app.report import write_report
+from .app.reporting import report_content
+from .app.tagger import PictureTagger
+from .datasets import read_pictures, write_scenes
+from .datasets.scenes import Scenes
+from .evaluation import average_precision
 
-NOISE_VIEWS = 5
-
-METHODS = {
-    "average": "every view counts the same",
-    "best": "only the one best view (for each digit), chosen by cross-validation",
-    "l1": "learned weights that may be zero: a selection of views",
-    "l2": "learned weights that are all positive: a mixture of views",
-}
-
-
-@dataclass
-class Result:
-    """One fitted method with what the table shows of it."""
-
-    model: MKLClassifier
-    accuracy: float
-    seconds: float
-
-    @property
-    def weights(self) -> NDArray[np.float64]:
-        """Weights normalised to sum to one for each class, (n_classes, n_kernels)."""
-        weights = np.atleast_2d(self.model.weights_)
-        return weights / weights.sum(axis=1, keepdims=True)
-
-    @property
-    def active(self) -> float:
-        """Mean number of kernels with a positive weight, over classes."""
-        return float((self.weights > 0).sum(axis=1).mean())
-
-    @property
-    def noise_share(self) -> float:
-        """Part of the weight that went to noise views, mean over classes."""
-        noise = np.array([name.startswith("noise") for name in self.model.kernel_names_])
-        return float(self.weights[:, noise].sum(axis=1).mean())
+#: Share of the labels that are left out of the training pictures, as people forget to write them.
+FORGOTTEN = 0.2
+N_NEW, SIZE = 100, 160
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the demonstration; see ``--help`` for its options."""
-    parser = argparse.ArgumentParser(prog="python -m kernelweave.demo", description=__doc__)
-    parser.add_argument("--output", type=Path, default=Path("demo-output"), help="folder for the pictures")
-    parser.add_argument("--samples", type=int, default=900, help="training digits, 100 to 1500 (default: 900)")
+    parser = argparse.ArgumentParser(prog="kernelweave demo", description=__doc__)
+    parser.add_argument("--output", type=Path, default=Path("demo-output"), help="folder for all that is made")
+    parser.add_argument("--pictures", type=int, default=300, help="training pictures, 60 to 5000 (default: 300)")
     options = parser.parse_args(arguments)
-    if not 100 <= options.samples <= 1500:
-        parser.error(f"--samples must be between 100 and 1500, so that some are left to test on; got {options.samples}")
+    if not 60 <= options.pictures <= 5000:
+        parser.error(f"--pictures must be between 60 and 5000, got {options.pictures}")
     console = Console(highlight=False, soft_wrap=True)
+    console.print("[bold]kernelweave: from a folder of pictures to ranked tags[/bold]\n")
 
-    views, y = digits_views(noise=NOISE_VIEWS, random_state=0)
-    train, test = train_test_split(np.arange(len(y)), train_size=options.samples, stratify=y, random_state=0)
-    _introduce(console, views, len(train), len(test))
+    known, new = options.output / "pictures", options.output / "new"
+    with _step(console, f"1. Drawing {options.pictures} scenes to learn from and {N_NEW} new ones"):
+        complete = write_scenes(known, options.pictures, random_state=0, hidden=FORGOTTEN, size=SIZE)
+        truth = write_scenes(new, N_NEW, random_state=1, size=SIZE)
+    console.print(f"   Each has some of the labels {', '.join(complete.label_names)}.")
+    console.print(f"   {known}/labels.csv has lost {FORGOTTEN:.0%} of them, as when people forget to write some.\n")
 
-    console.print("\nCompiling the fast parts (only the first time; the result is kept on disk) ...")
-    started = time.perf_counter()
-    for method in METHODS:
-        _new_model(method).fit(views[train[:100]], y[train[:100]])
-    console.print(f"done in {time.perf_counter() - started:.1f} s.\n")
+    with _step(console, "2. Training: features, kernels, settings by cross-validation, the model"):
+        pictures = read_pictures(known)
+        tagger = PictureTagger(n_jobs=-1, verbose=1).fit(pictures)
+        tagger.save(options.output / "model.kw")
+    _say_what_was_learned(console, tagger)
 
-    results = {method: _evaluate(method, views, y, train, test) for method in METHODS}
-    _print_table(console, results)
-    _print_bars(console, results["l1"])
-    _save_pictures(console, results, options.output)
+    with _step(console, f"3. Tagging {N_NEW} new pictures"):
+        scores = tagger.scores(read_pictures(new).paths).scores
+    _show_tags(console, tagger, scores, truth)
 
+    with _step(console, "4. Looking for the labels that were forgotten"):
+        suggestions = tagger.suggest(pictures, top=60)
+    hits = [complete.Y[s.row, complete.label_names.index(s.label)] for s in suggestions]
+    console.print(f"   Of the {len(hits)} clearest suggestions {np.mean(hits):.0%} are right; the first five:")
+    for suggestion, hit in zip(suggestions[:5], hits, strict=False):
+        console.print(f"   {Path(suggestion.picture).name}: {suggestion.label} {'(right)' if hit else '(wrong)'}")
 
-def _new_model(method: str) -> MKLClassifier:
-    return MKLClassifier(kernels=Gaussian(), weights=method, random_state=0)
-
-
-def _evaluate(
-    method: str, views: Views, y: NDArray[np.int64], train: NDArray[np.intp], test: NDArray[np.intp]
-) -> Result:
-    started = time.perf_counter()
-    model = _new_model(method).fit(views[train], y[train])
-    seconds = time.perf_counter() - started
-    return Result(model, float(model.score(views[test], y[test])), seconds)
-
-
-def _introduce(console: Console, views: Views, n_train: int, n_test: int) -> None:
-    described = [name for name in views.names if not name.startswith("noise")]
-    console.print("[bold]kernelweave: one model from several descriptions of the same things[/bold]\n")
-    console.print(f"The things: handwritten digits, {n_train} to learn from and {n_test} others to test on.")
-    console.print(f"The descriptions, called views: {', '.join(described)};")
-    console.print(f"and {NOISE_VIEWS} noise views: the same measurements, but of other digits picked at random.\n")
-    console.print("Each view becomes a kernel, a table of how similar any two digits are in that view. The question is")
-    console.print("how much each kernel should count. Four answers:\n")
-    for method, meaning in METHODS.items():
-        console.print(f"  [bold]{method:8}[/bold] {meaning}")
-
-
-def _print_table(console: Console, results: dict[str, Result]) -> None:
-    table = Table(box=box.SIMPLE_HEAD if console.is_terminal else box.ASCII2)
-    table.add_column("method", style="bold")
-    for heading in ("accuracy", "active kernels", "weight on noise", "gap", "seconds"):
-        table.add_column(heading, justify="right")
-    n_kernels = len(next(iter(results.values())).model.kernel_names_)
-    best = max(result.accuracy for result in results.values())
-    for method, result in results.items():
-        accuracy = f"{result.accuracy:.1%}"
-        table.add_row(
-            method,
-            f"[green]{accuracy}[/green]" if result.accuracy == best else accuracy,
-            f"{result.active:.1f} of {n_kernels}",
-            f"{result.noise_share:.1%}",
-            f"{np.max(result.model.gap_):.1e}",
-            f"{result.seconds:.2f}",
-        )
-    console.print(table)
-    console.print("accuracy         share of test digits recognised.")
-    console.print("active kernels   how many kernels have a weight above zero (mean over the ten digits).")
+    report = options.output / "report.html"
+    write_report(report, report_content(tagger, "Drawn scenes"))
     console.print(
-        "weight on noise  share of all weight given to the noise views; nobody told the methods which these are."
+        f"\n[bold]Open {report} in a browser[/bold]: which descriptions mattered for which label, precision and"
     )
-    console.print("gap              the certificate: the objective reached is proven to be within this fraction of the")
-    console.print("                 best possible (worst of the ten digits), for fixed weights the best with these.")
-    console.print("seconds          time to learn all ten digits, one against the rest, kernels included.\n")
+    console.print("recall, the best and the worst pictures, how the fit went. With pictures of your own:\n")
+    console.print("   kernelweave train FOLDER -o model.kw --report report.html")
+    console.print("   kernelweave tag model.kw NEW_PICTURES", markup=False)
 
 
-def _print_bars(console: Console, result: Result) -> None:
-    console.print("[bold]Weights that l1 learned[/bold], mean over the ten digits:\n")
-    console.print(weight_bars(result.model), markup=False)
-    console.print()
+@contextmanager
+def _step(console: Console, what: str) -> Iterator[None]:
+    started = time.perf_counter()
+    console.print(f"[bold]{what}[/bold] ...")
+    yield
+    console.print(f"   done in {time.perf_counter() - started:.1f} s")
 
 
-def _save_pictures(console: Console, results: dict[str, Result], folder: Path) -> None:
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        console.print('No pictures: they need matplotlib (pip install "kernelweave[plots]").', markup=False)
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    drawings: dict[str, Callable[..., object]] = {"weights.png": plot_weights, "gap.png": plot_history}
-    for name, draw in drawings.items():
-        figure = Figure(figsize=(11, 4.5), layout="constrained")
-        FigureCanvasAgg(figure)  # never opens a window, whatever the user's default is
-        for ax, method in zip(figure.subplots(1, 2), ("l1", "l2"), strict=True):
-            draw(results[method].model, ax=ax)
-            ax.set_title(f"{method}: {METHODS[method]}", fontsize="medium")
-        figure.savefig(folder / name, dpi=120)
-    console.print("Pictures of the weights and of the gap over time:", *(str(folder / name) for name in drawings))
+def _table(console: Console, *headings: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD if console.is_terminal else box.ASCII2)
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading.endswith("precision") else "left")
+    return table
+
+
+def _say_what_was_learned(console: Console, tagger: PictureTagger) -> None:
+    model = tagger.model_
+    active = int(np.count_nonzero(np.atleast_2d(model.weights_).any(axis=0)))
+    console.print(f"   {len(tagger.view_names_)} descriptions (views), a kernel on each; {active} kernels have weight.")
+    console.print(f"   Of {len(tagger.choice_)} settings the best was: {tagger.setting_.label}.")
+    console.print(f"   The certificate: the objective is proven to be within {model.gap_:.1e} of the best possible.")
+    console.print("   What each label listens to, by the share of its score's variance that a view explains:")
+    table = _table(console, "label", "views that count most")
+    for label, shares in zip(tagger.label_names_, tagger.contributions_, strict=True):
+        order = np.argsort(-shares)[:3]
+        table.add_row(label, ", ".join(f"{tagger.view_names_[v]} {shares[v]:.0%}" for v in order))
+    console.print(table)
+
+
+def _show_tags(console: Console, tagger: PictureTagger, scores: np.ndarray, truth: Scenes) -> None:
+    precision = [average_precision(truth.Y[:, k], scores[:, k]) for k in range(scores.shape[1])]
+    console.print(
+        f"   Mean average precision: {np.mean(precision):.3f} (1 is perfect; by chance {truth.Y.mean():.3f})."
+    )
+    names = np.array(truth.label_names)
+    table = _table(console, "picture", "what is in it", "tags, best first")
+    for row, tags in enumerate(tagger.best(scores[:6], top=len(names))):
+        given = [tag.label for tag in tags if tag.given]
+        table.add_row(f"scene-{row + 1:04d}.png", ", ".join(names[truth.Y[row] > 0]), ", ".join(given) or "(none)")
+    console.print(table)
 
 
 if __name__ == "__main__":

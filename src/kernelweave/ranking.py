@@ -144,7 +144,7 @@ class LabelRanker(ClassifierMixin, BankEstimator):
             self.thresholds_ = np.zeros(len(self.classes_))  # `predict` takes the best label
         else:
             self._held_out = self._score_held_out(bank, machine, signs, fits[0])
-            self.thresholds_ = np.array(list(map(_best_threshold, self._held_out.T, signs.T)))
+            self.thresholds_ = np.array(list(map(best_threshold, self._held_out.T, signs.T)))
         return self
 
     def _read_labels(self, y: Any) -> Labels:
@@ -353,7 +353,7 @@ def _best_first(scores: Array) -> NDArray[np.intp]:
     return np.argsort(-scores, axis=1, kind="stable")
 
 
-def _best_threshold(scores: Array, signs: Signs) -> float:
+def best_threshold(scores: Array, signs: Signs) -> float:
     """The threshold above which F1 is largest among judged samples, midway between two scores.
 
     Infinite if nothing is relevant.

@@ -32,8 +32,8 @@ def tagged():
     return views, as_labels(Y)
 
 
-def ranker(kernels, weights, C, gap):
-    return kw.LabelRanker(kernels=kernels, weights=weights, C=C, tol=gap, random_state=0)
+def ranker(kernels, setting, gap):
+    return kw.LabelRanker(kernels=kernels, weights=setting.weights, C=setting.C, tol=gap, random_state=0)
 
 
 def classes(*counts):
@@ -62,12 +62,14 @@ class Recorder:
 
 
 def test_settings_go_from_simple_to_complex():
-    settings = all_settings(["average", "l2"], [3.0, 1.0])
-    assert [(setting.weights, setting.C) for setting in settings] == [
-        ("average", 1.0),
-        ("average", 3.0),
-        ("l2", 1.0),
-        ("l2", 3.0),
+    settings = all_settings({"ranker": [3.0, 1.0], "classifier": [5.0]}, ["average", "l2"])
+    assert [(setting.method, setting.weights, setting.C) for setting in settings] == [
+        ("ranker", "average", 1.0),
+        ("ranker", "average", 3.0),
+        ("ranker", "l2", 1.0),
+        ("ranker", "l2", 3.0),
+        ("classifier", "average", 5.0),
+        ("classifier", "l2", 5.0),
     ]
 
 
@@ -141,10 +143,11 @@ def test_pictures_are_scored_by_models_that_have_not_seen_them():
 
 def test_scores_from_the_stack_are_those_of_fits_on_the_views(tagged):
     views, labels = tagged
+    setting = Setting("ranker", "l1", 1.0)
     folds = make_folds(labels, ranks=True, n_folds=3, random_state=0)
-    on_views = held_out_scores(lambda: ranker(BANK, "l1", 1.0, 1e-6), views, labels, folds)
+    on_views = held_out_scores(lambda: ranker(BANK, setting, 1e-6), views, labels, folds)
     stack = kernel_stack(BANK, views)
-    on_stack = held_out_scores(lambda: ranker("precomputed", "l1", 1.0, 1e-6), stack, labels, folds)
+    on_stack = held_out_scores(lambda: ranker("precomputed", setting, 1e-6), stack, labels, folds)
     np.testing.assert_allclose(on_stack, on_views, atol=1e-3 * np.abs(on_views).max())
 
 
@@ -164,7 +167,7 @@ def test_the_choice_is_the_best_mean_over_the_folds(tagged):
     views, labels = tagged
     folds = make_folds(labels, ranks=True, n_folds=3, random_state=0)
     stack = kernel_stack(BANK, views)
-    settings = all_settings(["average", "l1"], [0.01, 1.0])
+    settings = all_settings({"ranker": [0.01, 1.0]}, ["average", "l1"])
     choice = choose(settings, ranker, stack, labels, folds, single=False)
     assert [(tried.weights, tried.C) for tried in choice.settings] == [(one.weights, one.C) for one in settings]
     assert choice.best.score == max(tried.score for tried in choice.settings)
@@ -179,6 +182,6 @@ def test_of_equal_settings_the_simplest_is_taken(tagged):
     views, labels = tagged
     folds = make_folds(labels, ranks=True, n_folds=2, random_state=0)
     stack = kernel_stack(KernelBank({"useful0": Gaussian()}), views)  # with one kernel all weights are the same
-    settings = [Setting("average", 1.0), Setting("l1", 1.0), Setting("average", 1.0)]
+    settings = [Setting("ranker", weights, 1.0) for weights in ("average", "l1", "average")]
     choice = choose(settings, ranker, stack, labels, folds, single=False)
     assert choice.best is choice.settings[0]

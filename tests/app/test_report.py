@@ -65,6 +65,11 @@ def history(gaps):
     return rows
 
 
+def tried(**changed):
+    """A setting, as the report takes it."""
+    return {"method": "ranker", "weights": "l1", "C": 1.0, "mean": 0.5, "std": 0.01, "chosen": False} | changed
+
+
 def full_content(n=40, m=3, seed=0):
     """Every field filled; each label is known to different degrees."""
     rng = np.random.default_rng(seed)
@@ -87,8 +92,8 @@ def full_content(n=40, m=3, seed=0):
         views=views,
         contributions=rng.dirichlet(np.ones(2), m).T,
         choice=[
-            {"weights": "l1", "C": 10.0, "mean": 0.8, "std": 0.01, "chosen": True},
-            {"weights": "l2", "C": 1.0, "mean": 0.7, "std": 0.02, "chosen": False},
+            tried(C=10.0, mean=0.8, chosen=True),
+            tried(method="classifier", weights="l2", mean=0.7),
         ],
         problems=[("broken.jpg", "the file ends early")],
         measures={"category_ap": 0.75, "a measure of one's own": 0.5},
@@ -113,7 +118,7 @@ def many_labels(m=500, k=200, n=60):
         Y=Y,
         contributions=rng.dirichlet(np.ones(7), m).T,
         views=tuple(f"view{i}" for i in range(7)),
-        choice=[{"weights": "l1", "C": 1.0, "mean": -i, "std": 0.0, "chosen": i == 90} for i in range(100)],
+        choice=[tried(mean=-i, chosen=i == 90) for i in range(100)],
         problems=[(f"bad {i}.jpg", "no picture") for i in range(900)],
     )
 
@@ -135,7 +140,8 @@ CONTENTS = {
     "unknown gaps": replace(full_content(), histories=[history([np.inf, NAN]), history([])]),
     "no thumbnails": replace(full_content(), thumbnails={}, names=()),
     "failed settings": replace(
-        full_content(), choice=[{"weights": "l1", "C": 1e-9, "mean": NAN, "std": NAN, "chosen": False}]
+        full_content(),
+        choice=[tried(C=1e-9, mean=NAN, std=NAN)],
     ),
     "many": many_labels(),
 }
@@ -200,7 +206,7 @@ def test_names_are_never_taken_for_markup():
             view_of=(bad[6], bad[6], bad[7]),
             views=(bad[6], bad[7]),
             names=bad,
-            choice=[{"weights": HOSTILE, "C": 1.0, "mean": 0.5, "std": 0.1, "chosen": True}],
+            choice=[tried(method=HOSTILE, weights=HOSTILE, chosen=True)],
             problems=[(HOSTILE, HOSTILE)],
             measures={HOSTILE: 0.5},
         )
@@ -295,7 +301,7 @@ def test_weights_that_differ_by_label_are_a_heat_map():
 def test_the_chosen_setting_is_marked_and_the_best_is_first():
     page = render_report(full_content())
     assert page.count("✓ chosen") == 1
-    assert page.index("l1</bdi>") < page.index("l2</bdi>")
+    assert page.index("ranker</bdi>") < page.index("classifier</bdi>")
 
 
 def test_problems_are_listed_with_their_reason():

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.metrics import f1_score
 
 import kernelweave as kw
 from kernelweave._archive import write_archive
@@ -88,8 +89,10 @@ def test_classes_are_learned_by_a_classifier(by_class):
     assert all(tags[0].given for tags in best)
 
 
-def test_labels_are_learned_by_a_ranker(by_labels, scenes):
-    assert isinstance(by_labels.model_, kw.LabelRanker)
+def test_labels_are_learned_by_the_better_method(by_labels, scenes):
+    kinds = {"ranker": kw.LabelRanker, "classifier": kw.MKLClassifier}
+    assert {tried.method for tried in by_labels.choice_} == set(kinds)
+    assert type(by_labels.model_) is kinds[by_labels.setting_.method]
     assert by_labels.label_names_ == scenes.label_names
     new = make_scenes(n_scenes=40, size=32, random_state=1)
     found = by_labels.evaluate(new.pictures, pd.DataFrame(new.Y, columns=list(new.label_names)))
@@ -113,8 +116,12 @@ def test_many_pictures_are_scored_in_parts(by_labels, scenes, monkeypatch):
 
 
 def test_the_choice_and_its_measures(by_labels, scenes):
-    assert [(tried.weights, tried.C * 9) for tried in by_labels.choice_] == [
-        (weights, pytest.approx(cost)) for weights in ("average", "l1", "l2") for cost in (2.0, 6.0, 20.0)
+    costs = {"ranker": [cost / 9 for cost in (2, 6, 20)], "classifier": [1, 10, 100]}
+    assert [(tried.method, tried.weights, tried.C) for tried in by_labels.choice_] == [
+        (method, weights, pytest.approx(cost))
+        for method in costs
+        for weights in ("average", "l1", "l2")
+        for cost in costs[method]
     ]
     assert by_labels.setting_.score == max(tried.score for tried in by_labels.choice_)
     assert by_labels.model_.C == by_labels.setting_.C and by_labels.model_.weights == by_labels.setting_.weights
@@ -172,8 +179,21 @@ def test_what_nobody_judged_is_not_learned_from(scenes):
     tagger = quick_tagger(weights="average").fit([*pictures, *scenes.pictures[30:32]], unjudged)
     expected = quick_tagger(weights="average").fit(pictures, Y)
     assert len(tagger.paths_) == 30 and tagger.Y_.signs[3, 2] == 0
-    assert any("2 pictures without any label" in note for note in tagger.notes_)
+    assert any("without any label that was judged were not used: 2" in note for note in tagger.notes_)
     np.testing.assert_array_equal(tagger.held_out_, expected.held_out_)
+
+
+def test_many_labels_are_ranked_only(scenes, monkeypatch):
+    monkeypatch.setattr("kernelweave.app.tagger.MOST_ON_THEIR_OWN", 8)
+    tagger = quick_tagger(weights="average").fit(scenes.pictures[:30], scenes.Y[:30])
+    assert {tried.method for tried in tagger.choice_} == {"ranker"}
+
+
+def test_thresholds_are_those_of_the_best_f1_on_held_out_scores(by_labels, scenes):
+    for label in range(9):
+        truth, scores = scenes.Y[:, label], by_labels.held_out_[:, label]
+        best = f1_score(truth, scores > by_labels.thresholds_[label])
+        assert best == pytest.approx(max(f1_score(truth, scores >= cut) for cut in scores))
 
 
 def test_one_label_is_learned_by_a_classifier():
@@ -299,7 +319,7 @@ def test_tags_are_sorted_and_given_by_their_thresholds(by_labels, scenes):
     for row, tags in enumerate(by_labels.tag(scenes.pictures[:5], top=4)):
         assert [tag.score for tag in tags] == sorted(scores[row], reverse=True)[:4]
         columns = [by_labels.label_names_.index(tag.label) for tag in tags]
-        assert [tag.given for tag in tags] == (scores[row, columns] > by_labels.model_.thresholds_[columns]).tolist()
+        assert [tag.given for tag in tags] == (scores[row, columns] > by_labels.thresholds_[columns]).tolist()
 
 
 def test_all_labels_if_more_are_asked_for(by_class):
@@ -402,7 +422,8 @@ def test_contributions_are_shares_of_the_variance(by_labels, scenes):
     bank, model = by_labels.features_.kernel_bank().build(views), by_labels.model_
     coef = np.zeros((60, 9))
     coef[model.support_] = model.dual_coef_.T
-    parts = np.array([weight * bank.gram(j) @ coef for j, weight in enumerate(model.weights_)])
+    weights = np.broadcast_to(model.weights_, (9, 2))  # those of a ranker are the same for all labels
+    parts = np.array([bank.gram(j) @ (coef * weights[:, j]) for j in range(2)])
     total = parts.sum(axis=0)
     for label in range(9):
         for view in range(2):

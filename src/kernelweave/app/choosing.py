@@ -1,12 +1,11 @@
-"""Which kernel weights and which cost of errors: tried out by cross-validation on kernels that are computed once."""
+"""Which method, kernel weights and cost of errors: tried out by cross-validation on kernels that are computed once."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,22 +33,21 @@ CHOICE_GAP = 1e-2
 Fold = tuple[NDArray[np.int64], NDArray[np.int64]]
 Array = NDArray[np.float64]
 
-#: Makes an estimator from kernels, weights, C and the duality gap to stop at.
-Make = Callable[[Any, Any, float, float], BankEstimator]
-
 
 @dataclass(frozen=True)
 class Setting:
-    """Kernel weights and cost of errors, with the score they had in cross-validation.
+    """Method, kernel weights and cost of errors, with the score they had in cross-validation.
 
     Attributes
     ----------
+    method : {"ranker", "classifier"}
     weights : str or WeightSet
     C : float
     score, std : float
         Mean and standard deviation over the folds; NaN if there was no cross-validation.
     """
 
+    method: str
     weights: Any
     C: float
     score: float = math.nan
@@ -57,7 +55,11 @@ class Setting:
 
     @property
     def label(self) -> str:
-        return f"{self.weights}, C={self.C:g}"
+        return f"{self.method}, {self.weights}, C={self.C:g}"
+
+
+#: Makes an estimator from kernels, a setting and the duality gap to stop at.
+Make = Callable[[Any, Setting, float], BankEstimator]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,15 +81,17 @@ class Choice:
     held_out: Array
 
 
-def all_settings(weights: Sequence[Any], costs: Sequence[float]) -> list[Setting]:
-    """Every pair, the simplest first: weights in the order given, small costs (smooth models) before large ones.
+def all_settings(costs: Mapping[str, Sequence[float]], weights: Sequence[Any]) -> list[Setting]:
+    """All to be tried: methods and weights in the order given, small costs (smooth models) before large ones.
 
     Examples
     --------
-    >>> [setting.label for setting in all_settings(["average", "l1"], [10.0, 1.0])]
-    ['average, C=1', 'average, C=10', 'l1, C=1', 'l1, C=10']
+    >>> [setting.label for setting in all_settings({"ranker": [10.0, 1.0]}, ["average", "l1"])]
+    ['ranker, average, C=1', 'ranker, average, C=10', 'ranker, l1, C=1', 'ranker, l1, C=10']
     """
-    return [Setting(weight, float(cost)) for weight, cost in product(weights, sorted(costs))]
+    return [
+        Setting(method, weight, float(cost)) for method in costs for weight in weights for cost in sorted(costs[method])
+    ]
 
 
 def quality(labels: Labels, scores: Array, single: bool) -> float:
@@ -206,7 +210,7 @@ def choose(
     Parameters
     ----------
     settings : sequence of Setting, the simplest first
-    make : function of (kernels, weights, C, gap) that gives an unfitted estimator
+    make : function of (kernels, setting, gap) that gives an unfitted estimator
     stack : KernelStack of n_pictures
     labels : Labels of n_pictures
     folds : list of (training rows, held-out rows)
@@ -223,14 +227,14 @@ def choose(
     best, held_out = -1, np.empty(0)
     for setting in track(settings):
         scores = held_out_scores(
-            lambda setting=setting: make(kernels, setting.weights, setting.C, CHOICE_GAP),  # type: ignore[misc]
+            lambda setting=setting: make(kernels, setting, CHOICE_GAP),  # type: ignore[misc]
             stack,
             labels,
             folds,
         )
         by_fold = [quality(Labels(labels.signs[held], labels.names), scores[held], single) for _, held in folds]
         by_fold = [value for value in by_fold if value == value] or [0.0]  # a fold in which nothing can be measured
-        tried.append(Setting(setting.weights, setting.C, float(np.mean(by_fold)), float(np.std(by_fold))))
+        tried.append(replace(setting, score=float(np.mean(by_fold)), std=float(np.std(by_fold))))
         if best < 0 or tried[-1].score > tried[best].score + 1e-12:
             best, held_out = len(tried) - 1, scores
     return Choice(tuple(tried), tried[best], held_out)

@@ -41,7 +41,7 @@ class ReportContent:
     contributions : array of shape (n_views, n_labels)
         Share of each view in the scores of each label.
     choice : list of dict
-        Settings that were tried: weights, C, mean, std, chosen.
+        Settings that were tried: method, weights, C, mean, std, chosen.
     problems : list of (what, reason)
         Pictures that were left out.
     measures : dict of str to float

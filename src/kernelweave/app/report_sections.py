@@ -442,7 +442,8 @@ def _choice(choice: Sequence[Mapping[str, Any]]) -> str:
     ordered = sorted(choice, key=mean, reverse=True)
     shown = [tried for place, tried in enumerate(ordered) if place < MOST_ROWS or tried["chosen"]]
     rows = [
-        f"<tr{' class=chosen' if tried['chosen'] else ''}>{head(tried['weights'])}"
+        f"<tr{' class=chosen' if tried['chosen'] else ''}>{head(tried['method'])}"
+        f"<td>{escaped(str(tried['weights']))}</td>"
         f'<td class="number">{escaped(format(tried["C"], ".4g"))}</td>{cell(float(tried["mean"]))}'
         f"{cell(float(tried['std']))}<td>{'✓ chosen' if tried['chosen'] else ''}</td></tr>"
         for tried in shown
@@ -454,7 +455,7 @@ def _choice(choice: Sequence[Mapping[str, Any]]) -> str:
             "(cross-validation). C is the price of errors on training pictures: the larger, the closer the fit "
             "follows them."
         )
-        + table(("weights", "#C", "#mean score", "#± between parts", ""), rows, "choice sortable")
+        + table(("method", "weights", "#C", "#mean score", "#± between parts", ""), rows, "choice sortable")
         + left_out(len(choice) - len(shown), "setting", "with lower scores")
     )
 

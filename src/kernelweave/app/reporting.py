@@ -49,6 +49,7 @@ def report_content(tagger: PictureTagger, title: str = "Picture tagger") -> Repo
         contributions=tagger.contributions_.T,
         choice=[
             {
+                "method": tried.method,
                 "weights": str(tried.weights),
                 "C": tried.C,
                 "mean": tried.score,

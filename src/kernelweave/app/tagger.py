@@ -20,7 +20,7 @@ from ..images.pictures import UnreadablePicture
 from ..kernels import KernelBank
 from ..labels import Labels
 from ..mkl import MKLClassifier
-from ..ranking import LabelRanker
+from ..ranking import LabelRanker, best_threshold
 from ..views import Views
 from ..weights import WeightSet, parse_weights
 from .choosing import (
@@ -41,6 +41,9 @@ from .tagged import Array, Suggestion, Tag, Tagged, measures, other_classes
 
 #: Costs of an error that are tried: for classes as they are, for rankings times 1 / n_labels.
 CLASSIFIER_COSTS, RANKER_COSTS = (1.0, 10.0, 100.0), (2.0, 6.0, 20.0)
+
+#: With more labels than this, "auto" does not try to learn each of them on its own.
+MOST_ON_THEIR_OWN = 50
 
 #: Relative duality gap of the final model.
 FINAL_GAP = 1e-3
@@ -63,9 +66,10 @@ class PictureTagger(BaseEstimator):
     features : str or list of features, default="quick"
         A preset ("quick", "voc15", "imagenet10", "flowers", "caltech48") or a list such as presets are.
     method : {"auto", "ranker", "classifier"}, default="auto"
-        "ranker" ranks the labels of each picture (:class:`LabelRanker`), "classifier" learns each label on its own
-        (:class:`MKLClassifier`). "auto": the classifier where every picture has one class, the ranker where several
-        labels can apply.
+        "ranker" ranks the labels of each picture, with one weight vector for all of them (:class:`LabelRanker`);
+        "classifier" learns each label on its own, with weights of its own (:class:`MKLClassifier`). "auto": the
+        classifier where every picture has one class; else the better of the two, or the ranker where there are more
+        than 50 labels.
     weights : "auto", str, WeightSet, or list of them, default="auto"
         Weights of the kernels; of several the best is chosen. "auto": "average", "l1" and "l2". Of equally good ones
         the first in this order is taken: "average" learns nothing that could go wrong, "l1" leaves views out, "l2"
@@ -93,13 +97,16 @@ class PictureTagger(BaseEstimator):
     single_ : bool
         Whether every picture has exactly one class.
     setting_ : Setting
-        Weights and C of the model.
+        Method, weights and C of the model.
     choice_ : tuple of Setting
         All that were tried, with mean and standard deviation over the folds of what they were compared by: accuracy for
         classes, else mean average precision by label. Empty where there were too few pictures to choose by.
     held_out_ : array of shape (n_pictures, n_labels)
         Scores of every training picture by a model that has not learned from it. (Codebooks are learned without labels,
         from all pictures.) NaN where there were too few pictures.
+    thresholds_ : array of shape (n_labels,)
+        Score above which a label is given to a picture: where the F1 of these scores is largest. Not used where every
+        picture has one class.
     measures_ : dict of str to float
         Measures of these scores: see :func:`kernelweave.evaluation.evaluate`; and "accuracy" for classes.
     contributions_ : array of shape (n_labels, n_views)
@@ -192,7 +199,8 @@ class PictureTagger(BaseEstimator):
         choice = self._choose(bank, extracted.views)
         self.setting_, self.choice_, self.held_out_ = choice.best, choice.settings, choice.held_out
         self.measures_ = measures(self.Y_, self.held_out_, self.single_) if choice.settings else {}
-        self.model_ = self._make(bank, choice.best.weights, choice.best.C, FINAL_GAP).fit(extracted.views, self.Y_)
+        self.model_ = self._make(bank, choice.best, FINAL_GAP).fit(extracted.views, self.Y_)
+        self.thresholds_ = self._thresholds()
         self.view_names_, self.view_of_ = _views_of(bank)
         self.contributions_ = self._contributions(extracted.views)
         self.keys_ = [content_key(picture) for picture in given.pictures]
@@ -210,7 +218,7 @@ class PictureTagger(BaseEstimator):
         if not len(rows):
             raise ValueError("none of the pictures has a label that was judged: there is nothing to learn from")
         if len(rows) < len(given):
-            self.notes_.append(f"{len(given) - len(rows)} pictures without any label that was judged were not used")
+            self.notes_.append(f"pictures without any label that was judged were not used: {len(given) - len(rows)}")
             given = given[rows]
         labels = given.labels
         without = ~labels.relevant.any(axis=0)
@@ -218,7 +226,7 @@ class PictureTagger(BaseEstimator):
             self.notes_.append(f"classes without a picture were left out: {', '.join(labels.names[without].tolist())}")
             labels = Labels(labels.signs[:, ~without], labels.names[~without])
         self.label_names_ = tuple(labels.names.tolist())
-        why = why_nothing(labels.signs, self._ranks())
+        why = why_nothing(labels.signs, "classifier" not in self._methods())
         if why and self.single_:
             why = f"all pictures are of the class {labels.names[0]!s}; pictures of at least two classes are needed"
         if why:
@@ -230,18 +238,21 @@ class PictureTagger(BaseEstimator):
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
 
-    def _ranks(self) -> bool:
+    def _methods(self) -> list[str]:
+        """Those to be tried."""
         if self.method not in ("auto", "ranker", "classifier"):
             raise ValueError(f"method must be 'auto', 'ranker' or 'classifier', got {self.method!r}")
-        if self.method == "auto":
-            return not self.single_ and len(self.label_names_) > 1
-        return self.method == "ranker"
+        if self.method != "auto":
+            return [self.method]
+        if self.single_ or len(self.label_names_) < 2:
+            return ["classifier"]
+        return ["ranker", "classifier"] if len(self.label_names_) <= MOST_ON_THEIR_OWN else ["ranker"]
 
     def _settings(self) -> list[Setting]:
         """All that are to be tried."""
         if isinstance(self.folds, bool) or not isinstance(self.folds, (int, np.integer)) or self.folds < 2:
             raise ValueError(f"folds must be a whole number of at least 2, got {self.folds!r}")
-        return all_settings(self._weights(), self._costs())
+        return all_settings({method: self._costs(method) for method in self._methods()}, self._weights())
 
     def _weights(self) -> list[Any]:
         if isinstance(self.weights, str) and self.weights == "auto":
@@ -252,11 +263,11 @@ class PictureTagger(BaseEstimator):
             parse_weights(each)  # refuses what is unknown before anything is computed
         return weights
 
-    def _costs(self) -> list[float]:
+    def _costs(self, method: str) -> list[float]:
         if isinstance(self.C, str):
             if self.C != "auto":
                 raise ValueError(f"C must be a positive number, a list of them or 'auto', got {self.C!r}")
-            if self._ranks():
+            if method == "ranker":
                 return [cost / len(self.label_names_) for cost in RANKER_COSTS]
             return list(CLASSIFIER_COSTS)
         costs = [float(cost) for cost in np.atleast_1d(self.C)]
@@ -264,21 +275,27 @@ class PictureTagger(BaseEstimator):
             raise ValueError(f"C must be a positive number, a list of them or 'auto', got {self.C!r}")
         return costs
 
-    def _make(self, kernels: KernelBank, weights: Any, cost: float, gap: float) -> BankEstimator:
-        if self._ranks():
-            return LabelRanker(kernels=kernels, weights=weights, C=cost, tol=gap, random_state=self.random_state)
-        return MKLClassifier(kernels=kernels, weights=weights, C=cost, tol=gap, random_state=self.random_state)
+    def _make(self, kernels: KernelBank, setting: Setting, gap: float) -> BankEstimator:
+        kind = LabelRanker if setting.method == "ranker" else MKLClassifier
+        return kind(kernels=kernels, weights=setting.weights, C=setting.C, tol=gap, random_state=self.random_state)
+
+    def _thresholds(self) -> Array:
+        """Learned from scores of pictures that were held out; without them, those of the model."""
+        if not self.choice_:
+            return getattr(self.model_, "thresholds_", np.zeros(len(self.label_names_)))
+        return np.array([best_threshold(*column) for column in zip(self.held_out_.T, self.Y_.signs.T, strict=True)])
 
     def _choose(self, bank: KernelBank, views: Views) -> Choice:
         """Settings tried by cross-validation, and the scores of pictures held out with the best of them."""
-        labels, settings, ranks = self.Y_, self._settings(), self._ranks()
+        labels, settings = self.Y_, self._settings()
+        ranks = any(setting.method == "ranker" for setting in settings)
         n_pictures = len(labels.signs)
         rows = few_enough(labels, len(_views_of(bank)[1]), self.random_state)
         chosen_by = Labels(labels.signs[rows], labels.names)
         enough = n_pictures >= FEWEST_PICTURES
         folds = make_folds(chosen_by, ranks, self.folds, self.random_state) if enough else []
         if not folds:
-            middle = settings[len(self._costs()) // 2]
+            middle = settings[len(self._costs(settings[0].method)) // 2]
             self.notes_.append(
                 f"{n_pictures} pictures are too few to choose settings by, or to say how good the model is: "
                 f"{middle.label} was taken"
@@ -293,7 +310,7 @@ class PictureTagger(BaseEstimator):
         self.notes_.append(f"settings were chosen on {len(rows)} of the {n_pictures} pictures, to save time and memory")
         folds = make_folds(labels, ranks, self.folds, self.random_state)
         best = choice.best
-        held_out = held_out_scores(lambda: self._make(bank, best.weights, best.C, FINAL_GAP), views, labels, folds)
+        held_out = held_out_scores(lambda: self._make(bank, best, FINAL_GAP), views, labels, folds)
         return Choice(choice.settings, best, held_out)
 
     def _track(self, what: str) -> Callable[[Sequence[Any]], Iterable[Any]]:
@@ -375,11 +392,6 @@ class PictureTagger(BaseEstimator):
         if self.single_:
             return np.arange(scores.shape[1]) == scores.argmax(axis=1)[:, None]
         return scores > self.thresholds_
-
-    @property
-    def thresholds_(self) -> Array:
-        """Score above which a label is given to a picture, (n_labels,); not used where every picture has one class."""
-        return getattr(self.model_, "thresholds_", np.zeros(len(self.label_names_)))
 
     def unseen_scores(self, pictures: Any, strict: bool = False) -> Tagged:
         """As `scores`, but training pictures have the scores of a model that has not learned from them.

@@ -52,6 +52,7 @@ def write_tagger(tagger: PictureTagger, path: str | os.PathLike[str]) -> None:
     arrays |= {
         "signs": tagger.Y_.signs,
         "held_out": tagger.held_out_,
+        "thresholds": tagger.thresholds_,
         "contributions": tagger.contributions_,
         "keys": np.frombuffer(b"".join(tagger.keys_), np.uint8).reshape(len(tagger.keys_), -1),
     }
@@ -88,6 +89,7 @@ def _tagger(archive: Archive) -> PictureTagger:
     tagger.notes_ = list(map(str, content["notes"]))
     tagger.Y_ = Labels(arrays["signs"].astype(np.int8), np.array(tagger.label_names_))
     tagger.held_out_ = arrays["held_out"]
+    tagger.thresholds_ = arrays["thresholds"]
     tagger.contributions_ = arrays["contributions"]
     tagger.keys_ = [row.tobytes() for row in arrays["keys"]]
     tagger.thumbnails_ = {int(row): data.tobytes() for row, data in _below(arrays, "thumbnails/").items()}
@@ -99,7 +101,8 @@ def _check(tagger: PictureTagger) -> None:
     """Refuse parts that are right one by one, but are not of one tagger."""
     n_pictures, n_labels, n_views = len(tagger.paths_), len(tagger.label_names_), len(tagger.view_names_)
     shapes = {tagger.Y_.signs.shape, tagger.held_out_.shape, (len(tagger.keys_), len(tagger.model_.classes_))}
-    fits = shapes == {(n_pictures, n_labels)} and tagger.contributions_.shape == (n_labels, n_views)
+    fits = shapes == {(n_pictures, n_labels)} and tagger.thresholds_.shape == (n_labels,)
+    fits &= tagger.contributions_.shape == (n_labels, n_views)
     fits &= len(tagger.view_of_) == len(tagger.model_.kernel_names_)
     fits &= all(0 <= view < n_views for view in tagger.view_of_)
     if not fits:
@@ -113,10 +116,10 @@ def _below(arrays: Mapping[str, NDArray], prefix: str) -> dict[str, NDArray]:
 def _plain(setting: Setting) -> list[Any]:
     """A setting as JSON holds it; weights that are objects are only named."""
     numbers = [None if number != number else number for number in (setting.score, setting.std)]
-    return [str(setting.weights), setting.C, *numbers]
+    return [setting.method, str(setting.weights), setting.C, *numbers]
 
 
 def _setting(row: list[Any]) -> Setting:
-    weights, C, *numbers = row
+    method, weights, C, *numbers = row
     score, std = (float("nan") if number is None else float(number) for number in numbers)
-    return Setting(str(weights), float(C), score, std)
+    return Setting(str(method), str(weights), float(C), score, std)

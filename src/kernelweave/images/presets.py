@@ -40,9 +40,9 @@ def quick() -> list[Feature]:
         PHOG(bins=20, signed=False, layouts=("1x1+2x2+4x4",)),
         GIST(),
         RegionCovariance(layouts=("2x2",)),
-        BagOfWords(dense, SIFT("grey"), KMeans(300), layouts=("1x1", "2x2")),
-        BagOfWords(dense, SIFT("opponent"), KMeans(300), layouts=("1x1",)),
-        BagOfWords(dense, RobustHue(), KMeans(100), layouts=("1x1",)),
+        BagOfWords(dense, SIFT("grey"), KMeans(300), layouts=("1x1", "2x2"), name="sift"),
+        BagOfWords(dense, SIFT("opponent"), KMeans(300), name="opponent-sift"),
+        BagOfWords(dense, RobustHue(), KMeans(100), name="hue"),
     ]
 
 
