@@ -40,6 +40,9 @@ OUTLINES = {"circle": 0.18, "triangle": 0.18, "star": 0.18, "square": 0.16, "cro
 COLOURS = {"red": 0.18, "orange": 0.1, "yellow": 0.16, "green": 0.17, "teal": 0.11, "blue": 0.18, "purple": 0.1}
 PATTERNS = {"plain": 0.7, "striped": 0.15, "dotted": 0.15}
 
+#: How far objects are tilted at most, in turns.
+TILT = 0.06
+
 #: Hues of the colours, in turns. They vary by 0.02.
 HUES = {"red": 0.985, "orange": 0.08, "yellow": 0.15, "green": 0.34, "teal": 0.47, "blue": 0.61, "purple": 0.78}
 
@@ -246,7 +249,7 @@ def _add_object(rng: Generator, canvas: Array, x: float, y: float, radius: float
 
 
 def _outline(rng: Generator, name: str) -> Array:
-    """Corners of an outline about the origin, turned at random, about 1 away at most: (n_corners, 2)."""
+    """Corners of an outline about the origin, tilted at random, about 1 away at most: (n_corners, 2)."""
     if name == "circle":
         turns, radii = np.arange(48) / 48, np.ones(48)
     elif name == "triangle":
@@ -263,7 +266,8 @@ def _outline(rng: Generator, name: str) -> Array:
         along = np.linspace(-1, 1, 17)
         x, y = np.append(along, along[::-1]), 0.48 * np.append(1 - along**2, along**2 - 1)
         turns, radii = np.arctan2(y, x) / (2 * math.pi), 1.1 * np.hypot(x, y)
-    angles = 2 * math.pi * (turns + rng.random())
+    upright = {"square": -0.125, "leaf": 0.0}.get(name, -0.25)  # the first corner of the others is at the top
+    angles = 2 * math.pi * (turns + upright + rng.uniform(-TILT, TILT))
     return np.column_stack([radii * np.cos(angles), radii * np.sin(angles)]).astype(np.float32)
 
 
