@@ -14,14 +14,14 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_N
 .PHONY: help demo test lint bench docs clean
 
 help: ## list the commands
-	@echo "kernelweave: multiple kernel learning"
+	@echo "kernelweave: multiple kernel learning, from a folder of pictures to ranked tags"
 	@echo
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "Needs Python 3.11 or newer; choose one with PYTHON=python3.12. The environment is made in $(VENV)."
 
-demo: $(VENV)/.installed-plots ## a guided tour: several views of handwritten digits, four ways to combine them
-	$(BIN)/python -m kernelweave.demo --output demo-output
+demo: $(VENV)/.installed ## the whole way: pictures are drawn, learned from, tagged; a report for the browser
+	$(BIN)/kernelweave demo --output demo-output
 
 test: lint ## ruff, mypy, tests and the examples in docstrings
 	$(ONE_THREAD) $(BIN)/pytest -n 2 $(PYTEST_ARGS)
@@ -47,6 +47,10 @@ clean: ## remove what the commands above made, except the environment
 # requirements-dev.txt holds exact versions and serves as constraints, so each target installs no more than it needs.
 $(VENV)/.installed-%: pyproject.toml requirements-dev.txt | $(VENV)/.made
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements-dev.txt -e ".[$*]"
+	@touch $@
+
+$(VENV)/.installed: pyproject.toml requirements-dev.txt | $(VENV)/.made
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements-dev.txt -e .
 	@touch $@
 
 $(VENV)/.made:

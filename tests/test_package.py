@@ -87,21 +87,23 @@ def test_readme_code_runs():
     assert re.search(r"^useful0\S* +█", printed, flags=re.MULTILINE)
 
 
-def test_demo_prints_its_table_and_writes_its_pictures(tmp_path, capsys):
-    pytest.importorskip("matplotlib")
+def test_demo_goes_the_whole_way(tmp_path, capsys):
     from kernelweave import demo
 
-    demo.main(["--output", str(tmp_path / "pictures"), "--samples", "150"])
+    demo.main(["--output", str(tmp_path / "out"), "--pictures", "60"])
     printed = capsys.readouterr().out
-    for method in ("average", "best", "l1", "l2"):
-        assert re.search(rf"^\W*{method}\W+\d+\.\d%", printed, flags=re.MULTILINE), f"no row for {method}"
-    assert re.search(r"^pixels\S* +[█▏▎▍▌▋▊▉]", printed, flags=re.MULTILINE)
-    assert {path.name for path in (tmp_path / "pictures").iterdir()} == {"weights.png", "gap.png"}
+    for label in ("circle", "red", "night"):
+        assert re.search(rf"{label} +\| \S+ \d+%", printed), f"no row for {label}"
+    assert re.search(r"Mean average precision: 0\.[5-9]", printed)
+    assert "% are right" in printed
+    made = {path.name for path in (tmp_path / "out").iterdir()}
+    assert made == {"pictures", "new", "model.kw", "report.html"}
+    assert kw.PictureTagger.load(tmp_path / "out" / "model.kw").tag([tmp_path / "out/new/scene-0001.png"], top=1)
 
 
-def test_demo_refuses_to_leave_nothing_to_test_on(capsys):
+def test_demo_refuses_too_few_pictures(capsys):
     from kernelweave import demo
 
     with pytest.raises(SystemExit):
-        demo.main(["--samples", "1797"])
-    assert "between 100 and 1500" in capsys.readouterr().err
+        demo.main(["--pictures", "10"])
+    assert "between 60 and 5000" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""kernelweave: multiple kernel learning.
+"""kernelweave: multiple kernel learning and label ranking, from a folder of pictures to ranked tags.
 
 Things are often described in several ways at once. Each description (a *view*) becomes one or more kernels; kernelweave
 learns how much each kernel counts together with the classifier or regressor on top, and certifies how close to the
@@ -18,7 +18,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import datasets, evaluation, kernels, labels, machines, solvers, weights
+    from . import datasets, evaluation, images, kernels, labels, machines, solvers, weights
+    from .app.tagger import PictureTagger
     from .baselines import MLLS, MLkNN
     from .kernels import KernelBank
     from .mkl import MKLClassifier, MKLRegressor
@@ -38,10 +39,12 @@ __all__ = [
     "MKLRegressor",
     "MLkNN",
     "OnlineMKLClassifier",
+    "PictureTagger",
     "Views",
     "__version__",
     "datasets",
     "evaluation",
+    "images",
     "kernels",
     "labels",
     "load",
@@ -51,7 +54,7 @@ __all__ = [
     "weights",
 ]
 
-_SUBMODULES = frozenset({"datasets", "evaluation", "kernels", "labels", "machines", "solvers", "weights"})
+_SUBMODULES = frozenset({"datasets", "evaluation", "images", "kernels", "labels", "machines", "solvers", "weights"})
 _HOME_OF = {
     "KernelBank": "kernels",
     "KernelStack": "views",
@@ -61,6 +64,7 @@ _HOME_OF = {
     "MKLClassifier": "mkl",
     "MKLRegressor": "mkl",
     "OnlineMKLClassifier": "online",
+    "PictureTagger": "app.tagger",
     "load": "model_files",
     "save": "model_files",
     "Views": "views",

@@ -22,6 +22,7 @@ from kernelweave.app import commands
 from kernelweave.app.cli import main
 from kernelweave.app.output import printable
 from kernelweave.app.tagger import PictureTagger
+from kernelweave.datasets.feature_files import load_npz
 from kernelweave.datasets.picture_sets import read_pictures
 from kernelweave.datasets.scenes import LABELS, write_scenes
 from kernelweave.datasets.xmp import read_keywords
@@ -443,6 +444,8 @@ def test_features(work, photos, tmp_path, capsys):
     with np.load(tmp_path / "new.npz") as arrays:
         np.testing.assert_array_equal(arrays["Y"], read_pictures(work / "new").Y)
         assert tuple(arrays["label_names"]) == LABELS
+    loaded = load_npz(tmp_path / "new.npz")
+    assert loaded.views.names == ("colour-hsv/1x1", "lbp/1x1") and loaded.label_names == LABELS
     assert run("info", tmp_path / "new.npz") == 0
     assert "4 x 64" in capsys.readouterr().out
 

@@ -14,7 +14,7 @@ import numpy as np
 from .. import __version__
 from .._files import atomic_write
 from ..datasets.picture_sets import PictureSet, find_pictures, read_pictures
-from ..datasets.writers import write_sidecars
+from ..datasets.writers import write_rows, write_sidecars
 from ..images.extraction import ImageFeatures
 from ..images.presets import PRESETS
 from ..labels import Labels
@@ -28,7 +28,6 @@ from .output import (
     file_name,
     opened,
     print_table,
-    write_rows,
 )
 from .report import write_report
 from .reporting import facts, report_content, report_on

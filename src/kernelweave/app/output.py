@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import sys
@@ -110,18 +109,6 @@ def print_table(columns: Mapping[str, str], rows: Sequence[Sequence[str]]) -> No
     for row in cells:
         table.add_row(*map(Text, row))
     Console(file=sys.stdout, highlight=False).print(table)
-
-
-def write_rows(stream: IO[str], columns: Sequence[str], rows: Sequence[Sequence[Any]], form: str) -> None:
-    """Rows as CSV or as JSON Lines; in CSV lists are joined by ";"."""
-    if form == "csv":
-        csv.writer(stream, quoting=csv.QUOTE_ALL, lineterminator="\n").writerow(columns)
-        cells = csv.writer(stream, lineterminator="\n")
-        for row in rows:
-            cells.writerow([";".join(cell) if isinstance(cell, list) else cell for cell in row])
-    else:
-        for row in rows:
-            stream.write(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def file_name(picture: os.PathLike[str] | str, table: Path | None) -> str:

@@ -112,7 +112,7 @@ def load_npz(path: PathLike) -> FeatureSet:
     path : path
         Its arrays ``Y``, ``y`` or ``labels`` (at most one of them) are the labels: a vector of classes or a matrix with
         one column a label, NaN where nobody judged. ``label_names`` are the names of the columns, or of the classes 0,
-        1, ... Every other array is a view of shape (n_samples, n_columns).
+        1, ... Arrays of text besides are passed over; every other array is a view of shape (n_samples, n_columns).
 
     Examples
     --------
@@ -135,6 +135,7 @@ def load_npz(path: PathLike) -> FeatureSet:
         if len(given) > 1:
             raise ValueError(f"labels are in {' and '.join(given)}; keep one of them")
         Y = arrays.pop(given[0]) if given else None
+        arrays = {name: array for name, array in arrays.items() if array.dtype.kind not in "SU"}
         if not arrays:
             raise ValueError("there are labels but no features in it" if given else "it is empty")
         views = Views(arrays)

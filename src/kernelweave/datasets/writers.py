@@ -13,7 +13,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -153,19 +153,24 @@ def write_table(
     if format == "jsonl" and len(set(columns)) < len(columns):
         raise ValueError(f"the columns of JSON Lines must have different names, got {list(columns)}")
     with atomic_write(path, text=True) as file:
+        write_rows(file, columns, rows, format)
+
+
+def write_rows(file: IO[str], columns: Sequence[str], rows: Iterable[Sequence[Any]], format: str) -> None:
+    """As `write_table`, to a file that is open. In CSV a list is written with ";" between its parts."""
+    cells = csv.writer(file)
+    if format == "csv":
+        # All names of columns are quoted: what separates columns is recognised by what is outside quotation marks.
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerow(columns)
+    for row in rows:
+        values = [_plain(value) for value in row]
+        if len(values) != len(columns):
+            raise ValueError(f"a row has {len(values)} values for {len(columns)} columns: {values}")
         if format == "csv":
-            # All names of columns are quoted: what separates columns is recognised by what is outside quotation marks.
-            csv.writer(file, quoting=csv.QUOTE_ALL).writerow(columns)
-        cells = csv.writer(file)
-        for row in rows:
-            values = [_plain(value) for value in row]
-            if len(values) != len(columns):
-                raise ValueError(f"a row has {len(values)} values for {len(columns)} columns: {values}")
-            if format == "csv":
-                cells.writerow(values)
-            else:
-                record = dict(zip(columns, values, strict=True))
-                file.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
+            cells.writerow([";".join(value) if isinstance(value, list) else value for value in values])
+        else:
+            record = dict(zip(columns, values, strict=True))
+            file.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def _plain(value: Any) -> Any:
