@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any
 
 #: Held while a parallel (``prange``) function runs: some numba threading layers abort when entered from two threads.
 parallel_lock = threading.RLock()
 
+#: Operations below which a loop is run by the calling thread alone: waking the others, and waiting for them where other
+#: programs are busy, takes longer.
+SMALL_LOOP = 1 << 20
+
 #: Re-association lets sums become vector instructions. NaN and infinity keep their meaning, so checks stay valid.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
+
+
+@contextmanager
+def parallel_loop(operations: float) -> Iterator[None]:
+    """A ``with`` block for one call of a parallel (``prange``) function of about so many operations."""
+    import numba
+
+    with parallel_lock:
+        threads = numba.get_num_threads()
+        if operations < SMALL_LOOP:
+            numba.set_num_threads(1)
+        try:
+            yield
+        finally:
+            numba.set_num_threads(threads)
 
 
 def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import DTypeLike, NDArray
 
-from .._config import FASTMATH, parallel_lock
+from .._config import FASTMATH, parallel_loop
 from ..views import GramRows
 
 LANES = 64  # columns of a block computed side by side, one a vector lane
@@ -199,7 +199,7 @@ class _FeatureSum(Quantity):
         largest, tiles = right
         rows = _scaled(A, largest, tiles.dtype)
         sums = np.empty((-(-out.shape[1] // LANES), LANES), tiles.dtype)
-        with parallel_lock:
+        with parallel_loop(len(rows) * tiles.size):
             _sum_features(self._term, rows, tiles, sums, out)
         out *= largest
 

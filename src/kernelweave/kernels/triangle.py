@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from .._config import FASTMATH, in_threads, parallel_lock
+from .._config import FASTMATH, in_threads, parallel_loop
 
 ROW_BLOCK = 16  # rows mirrored at a time: sixteen single-precision numbers are one cache line of the other triangle
 CHUNK = 16384  # entries summed over all kernels before moving on: short stretches waste the hardware's reading ahead
@@ -47,7 +47,7 @@ def combine(data: NDArray, slots: NDArray, weights: NDArray, out: NDArray) -> No
     missing = -len(slots) % 4
     slots = np.append(slots, np.repeat(slots[-1:], missing))
     weights = np.append(weights, np.zeros(missing, weights.dtype))
-    with parallel_lock:
+    with parallel_loop(len(slots) * data.shape[1]):
         _combine(data, slots, weights, out, np.empty((numba.get_num_threads(), CHUNK), out.dtype))
 
 
@@ -62,7 +62,7 @@ def quadratics(data: NDArray, slots: NDArray, V: NDArray) -> NDArray:
     n_workers = numba.get_num_threads()
     partial = np.zeros((n_workers, len(slots)))
     gram = np.empty((n_workers, max(CHUNK, len(V))))
-    with parallel_lock:
+    with parallel_loop((len(slots) + V.shape[1]) * packed_length(len(support))):
         _quadratics(data, slots, support, starts, _plain(V), _plain(V.T), gram, partial)
     return partial.sum(axis=0)
 
@@ -83,7 +83,7 @@ def products(data: NDArray, slots: NDArray, V: NDArray, samples: NDArray) -> NDA
         return np.stack(in_threads(lambda slot: _product_of_blocks(data[slot], used, vectors)[wanted], slots))
     sums = np.zeros((len(slots), V.shape[1], len(used)))
     buffer = np.empty((len(slots), 4, len(used)), data.dtype)
-    with parallel_lock:
+    with parallel_loop(sums.size * len(used)):
         _products(data, slots, used, _plain(V[used].T), buffer, sums)
     return np.ascontiguousarray(sums[:, :, np.searchsorted(used, samples)].transpose(0, 2, 1))
 
@@ -103,13 +103,13 @@ def _product_of_blocks(packed: NDArray, used: NDArray, V: NDArray) -> NDArray:
 
 def rows(data: NDArray, slots: NDArray, samples: NDArray, out: NDArray) -> None:
     """Write whole rows of every kernel into ``out`` (n_kernels, n_samples, n)."""
-    with parallel_lock:
+    with parallel_loop(out.size):
         _rows(data, slots, samples, out)
 
 
 def restrict(data: NDArray, slots: NDArray, samples: NDArray, out: NDArray) -> None:
     """Write the packed triangles of ``K_j[samples][:, samples]`` into the rows of ``out``."""
-    with parallel_lock:
+    with parallel_loop(out.size):
         _restrict(data, slots, samples, out)
 
 

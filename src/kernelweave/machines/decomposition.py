@@ -25,7 +25,7 @@ from numba import get_num_threads, njit, prange
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from .._config import in_threads, parallel_lock
+from .._config import in_threads, parallel_loop
 
 Array = NDArray[np.float64]
 
@@ -124,7 +124,7 @@ def maximise_all(K: NDArray, problems: Sequence[BoxDual], starts: Array, accurac
         column = (linear[0], lower[0], upper[0], groups[0], v[0], g[0], multipliers[0])
         gaps[0], steps[0] = _ascend(K, diagonal, *column, accuracy, budget)
     else:
-        with parallel_lock:
+        with parallel_loop(m * K.size):
             _ascend_all(K, diagonal, *columns, accuracy, budget, gaps, steps, get_num_threads())
     parts = [BoxSolution(v[k], g[k], multipliers[k], float(gaps[k]), int(steps[k])) for k in range(m)]
     unfinished = np.flatnonzero(steps >= budget)
