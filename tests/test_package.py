@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import types
 from pathlib import Path
 
@@ -17,9 +18,13 @@ SOURCE = Path(kw.__file__).parents[1]
 
 
 def run_python(code: str) -> str:
-    """Run `code` in a fresh interpreter that finds the same kernelweave as this one; return what it printed."""
+    """Run `code` in a fresh interpreter that finds the same kernelweave as this one, in an empty folder; return what it
+    printed."""
     environment = os.environ | {"PYTHONPATH": str(SOURCE)}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120)
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120, cwd=folder
+        )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
