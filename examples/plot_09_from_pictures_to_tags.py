@@ -40,7 +40,7 @@ features = [
     ColourHistogram("hsv", bins=8, layouts=("1x1", "2x2")),
     LBPHistogram(layouts=("1x1", "2x2")),
     PHOG(bins=20, signed=False, layouts=("1x1", "2x2")),
-    BagOfWords(DenseGrid(step=6, radii=(6.0, 10.0)), SIFT(), KMeans(150), layouts=("1x1", "2x2")),
+    BagOfWords(DenseGrid(step=6, radii=(6.0, 10.0)), SIFT(), KMeans(150), layouts=("1x1", "2x2"), name="sift"),
 ]
 images = ImageFeatures(features, random_state=0)
 views_train = images.fit_transform([scenes.pictures[i] for i in train])  # learns the codebook from training pictures
@@ -84,10 +84,13 @@ plt.show()
 # %%
 # All of it in one object
 # -----------------------
-# :class:`kernelweave.PictureTagger` does this from a list of files: features, kernels, the choice of weights and cost by
-# cross-validation, and the model. It tags new pictures, finds labels that seem to be missing, and is kept in one file.
+# :class:`kernelweave.PictureTagger` does this from a list of files or arrays: features, kernels, the choice of method,
+# weights and cost by cross-validation, and the model. It tags new pictures, finds labels that seem to be missing, and is
+# kept in one file. Labels can be given as lists of tags.
 
-tagger = kw.PictureTagger(features, random_state=0).fit([scenes.pictures[i] for i in train], scenes.Y[train])
-print("chosen:", tagger.setting_)
-for number, tags in zip(test[:4], tagger.tag([scenes.pictures[i] for i in test[:4]], top=3), strict=True):
-    print(f"{', '.join(names[scenes.Y[number] > 0]) or '(none)':32} ranked: {', '.join(str(tag.label) for tag in tags)}")
+tags = [names[row > 0].tolist() for row in scenes.Y]
+tagger = kw.PictureTagger(features, random_state=0).fit([scenes.pictures[i] for i in train], [tags[i] for i in train])
+print("chosen:", tagger.setting_.label)
+new = [scenes.pictures[i] for i in test[:4]]
+for number, best in zip(test, tagger.tag(new, top=3), strict=False):
+    print(f"{', '.join(tags[number]):38} best tags: {', '.join(tag.label for tag in best)}")
