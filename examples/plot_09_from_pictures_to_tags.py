@@ -85,8 +85,8 @@ plt.show()
 # All of it in one object
 # -----------------------
 # :class:`kernelweave.PictureTagger` does this from a list of files or arrays: features, kernels, the choice of method,
-# weights and cost by cross-validation, and the model. It tags new pictures, finds labels that seem to be missing, and is
-# kept in one file. Labels can be given as lists of tags.
+# weights and cost by cross-validation, and the model. It tags new pictures, finds labels that seem to be missing, and
+# is kept in one file. Labels can be given as lists of tags.
 
 tags = [names[row > 0].tolist() for row in scenes.Y]
 tagger = kw.PictureTagger(features, random_state=0).fit([scenes.pictures[i] for i in train], [tags[i] for i in train])
