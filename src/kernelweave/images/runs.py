@@ -123,14 +123,14 @@ class Run:
         rows_of: dict[str | int, list[int]] = {}  # the same content is described once
         for row, source in enumerate(sources):
             rows_of.setdefault(source.content or row, []).append(row)
-        todo = self._fill_from_cache(table, sources, list(rows_of.values()), digests)
+        missing_rows = self._fill_from_cache(table, sources, list(rows_of.values()), digests)
         jobs = (
             (sources[rows[0]], {k: (features[k], learned.get(k, {})) for k in positions}, self.max_side)
-            for rows, positions in todo
+            for rows, positions in missing_rows
         )
         problems: dict[int, tuple[str, str]] = {}
-        with self._saving() as save, self._each(_describe, jobs, len(todo), "pictures") as results:
-            for (rows, _), described in zip(todo, results, strict=True):
+        with self._saving() as save, self._each(_describe, jobs, len(missing_rows), "pictures") as results:
+            for (rows, _), described in zip(missing_rows, results, strict=True):
                 if isinstance(described, UnreadablePicture):
                     problems |= {row: (sources[row].name, described.reason) for row in rows}
                     continue
@@ -152,7 +152,7 @@ class Run:
         every = list(range(len(digests)))
         if self.cache is None:
             return [(rows, every) for rows in groups]
-        todo = []
+        missing_rows = []
         for start in range(0, len(groups), PICTURES_AT_ONCE):
             batch = [(rows, sources[rows[0]]) for rows in groups[start : start + PICTURES_AT_ONCE]]
             keys = {
@@ -170,8 +170,8 @@ class Run:
                         else:
                             table.write(position, rows, vectors, source.name)
                 if missing:
-                    todo.append((rows, missing))
-        return todo
+                    missing_rows.append((rows, missing))
+        return missing_rows
 
     # -- learning --------------------------------------------------------------------------------------------------
 
