@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 
 import cv2
 import numpy as np
-from kernels import Row, medians
 from numpy.typing import NDArray
+from rows import Row, medians, print_rows
 from scipy.cluster.vq import vq
 from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.datasets import load_sample_images
@@ -73,12 +73,9 @@ def rows(recipe: Words, colour: str) -> Iterator[Row]:
 
 def main() -> None:
     """Print the table."""
-    print(f"{'ours':<48} {'against':<34} {'ours ms':>9} {'theirs ms':>10} {'ratio':>8} {'reach':>7}")
     with threadpool_limits(limits=1):
-        for recipe in (KMeans(N_WORDS), Prototypes(N_WORDS)):
-            for colour in ("grey", "hsv"):
-                for row in rows(recipe, colour):
-                    print(row, flush=True)
+        recipes = (KMeans(N_WORDS), Prototypes(N_WORDS))
+        print_rows(row for recipe in recipes for colour in ("grey", "hsv") for row in rows(recipe, colour))
 
 
 if __name__ == "__main__":

@@ -8,50 +8,16 @@ Times of ours and of theirs are taken in turns, so that a busy machine disturbs 
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numba
 import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
+from rows import Row, medians, print_rows
 from sklearn.metrics.pairwise import chi2_kernel, rbf_kernel
 
 from kernelweave.kernels import Bank, ChiSquared, Gaussian, KernelBank
-
-
-@dataclass(frozen=True)
-class Row:
-    """One comparison: seconds of ours and theirs, and the ratio to reach."""
-
-    what: str
-    against: str
-    ours: float
-    theirs: float
-    reach: float
-    note: str = ""
-
-    def __str__(self) -> str:
-        ratio = self.theirs / self.ours
-        return (
-            f"{self.what:<48} {self.against:<34} {self.ours * 1e3:>9.1f} {self.theirs * 1e3:>10.1f} "
-            f"{ratio:>7.1f}x {self.reach:>6.1f}x  {self.note}"
-        )
-
-
-def medians(repeats: int, *functions: Callable[[], object]) -> list[float]:
-    """Median seconds of each function, called in turns after one call that compiles and warms up."""
-    for function in functions:
-        function()
-    seconds: list[list[float]] = [[] for _ in functions]
-    for _ in range(repeats):
-        for taken, function in zip(seconds, functions, strict=True):
-            time.sleep(0.05)  # idle threads of the other library keep spinning for some time
-            start = time.perf_counter()
-            function()
-            taken.append(time.perf_counter() - start)
-    return [float(np.median(taken)) for taken in seconds]
 
 
 def chi_squared_gram(quick: bool) -> Iterator[Row]:
@@ -138,10 +104,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="smaller problems, for a look")
     quick = parser.parse_args().quick
     print(f"{numba.get_num_threads()} threads")
-    print(f"{'ours':<48} {'against':<34} {'ours ms':>9} {'theirs ms':>10} {'ratio':>8} {'reach':>7}")
-    for rows in (whole_bank, gaussian_grams, chi_squared_gram):
-        for row in rows(quick):
-            print(row, flush=True)
+    print_rows(row for rows in (whole_bank, gaussian_grams, chi_squared_gram) for row in rows(quick))
 
 
 if __name__ == "__main__":

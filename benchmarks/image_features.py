@@ -1,6 +1,6 @@
-"""Global features of pictures beside scikit-image, in one run on one thread: medians of both times, and their ratio.
+"""Features of pictures beside OpenCV and scikit-image, on one thread, in one run: medians of both times, their ratio.
 
-    python benchmarks/image_global.py
+    python benchmarks/image_features.py
 
 Times of ours and of theirs are taken in turns, so that a busy machine disturbs both alike.
 """
@@ -13,24 +13,43 @@ from collections.abc import Iterator
 import cv2
 import numba
 import numpy as np
-from kernels import Row, medians
 from numpy.typing import NDArray
+from rows import Row, medians, print_rows
 from skimage import feature
 
 from kernelweave.images.base import Array, Picture
 from kernelweave.images.histograms import LBPHistogram, binary_patterns, hog, square, uniform_bins
+from kernelweave.images.places import DenseGrid
+from kernelweave.images.sift import SIFT
 
-REPEATS = 9
+REPEATS = 15
 
 
-def picture(height: int = 480, width: int = 640) -> Picture:
-    """Smooth random colours with shapes and a little noise."""
+def drawn(height: int = 480, width: int = 640) -> Picture:
+    """A picture with contrast at many scales."""
     rng = np.random.default_rng(0)
-    rgb = cv2.GaussianBlur(rng.normal(0, 1, (height, width, 3)).astype(np.float32), (0, 0), 12.0)
-    rgb = cv2.normalize(rgb, None, 0, 255, cv2.NORM_MINMAX)
-    for x, y, radius in rng.integers(20, 400, (20, 3)):
-        cv2.circle(rgb, (int(x * 1.5), int(y)), int(radius // 6), rng.integers(0, 256, 3).tolist(), -1)
-    return Picture(np.clip(rgb + rng.normal(0, 3, rgb.shape), 0, 255).astype(np.uint8))
+    total = np.zeros((height, width, 3))
+    for coarse in (2, 5, 12, 30, 80):
+        small = rng.normal(size=(height // coarse + 1, width // coarse + 1, 3)) * coarse**0.7
+        total += cv2.resize(small, (width, height), interpolation=cv2.INTER_CUBIC)
+    return Picture(((total - total.min()) / np.ptp(total) * 255).astype(np.uint8))
+
+
+def dense_sift_row(scene: Picture) -> Iterator[Row]:
+    """SIFT on a grid, with cells of 4 pixels. Ours starts from the colour picture, theirs from the grey one."""
+    rgb = scene.rgb
+    places = DenseGrid(step=8, radii=(8.0,)).places(Picture(rgb))
+    key_points = [cv2.KeyPoint(float(x), float(y), float(radius) / 3, 0.0) for x, y, radius in places]
+    grey, sift = np.rint(Picture(rgb).grey).astype(np.uint8), cv2.SIFT_create()
+    ours, theirs = medians(
+        REPEATS,
+        lambda: SIFT().describe(Picture(rgb), places),
+        lambda: sift.compute(grey, key_points),
+    )
+    described = SIFT().describe(Picture(rgb), places), sift.compute(grey, key_points)[1]
+    similar = np.median([np.corrcoef(a, b)[0, 1] for a, b in zip(*described, strict=True)])
+    note = f"{len(places)} places, median correlation {similar:.3f}"
+    yield Row("dense SIFT, 640x480, step 8, 4-pixel bins", "cv2.SIFT.compute, same grid", ours, theirs, 3.0, note)
 
 
 def binary_pattern_rows(scene: Picture) -> Iterator[Row]:
@@ -68,10 +87,7 @@ def main() -> None:
     warnings.filterwarnings("ignore", "Applying `local_binary_pattern`")
     cv2.setNumThreads(1)
     numba.set_num_threads(1)
-    print(f"{'ours':<48} {'against':<34} {'ours ms':>9} {'theirs ms':>10} {'ratio':>8} {'reach':>7}")
-    for rows in (binary_pattern_rows, gradient_rows):
-        for row in rows(picture()):
-            print(row, flush=True)
+    print_rows(row for rows in (dense_sift_row, binary_pattern_rows, gradient_rows) for row in rows(drawn()))
 
 
 if __name__ == "__main__":
