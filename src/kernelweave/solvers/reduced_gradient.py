@@ -15,6 +15,8 @@ from .saddle import Array, Point, Saddle
 
 _GOLDEN = (np.sqrt(5) - 1) / 2
 _SMALL = 1e-8
+#: Entries of a direction below this share of the largest are rounding.
+_ROUNDING = 1e-12
 #: Golden section ends when its interval is this share of the largest step; finer if nothing was gained.
 _INTERVAL = 0.1
 _FINEST = 1e-8
@@ -50,8 +52,10 @@ def _direction(point: Point) -> tuple[Array, int]:
 def _maximal_steps(saddle: Saddle, point: Point, direction: Array, pivot: int) -> tuple[Point, Array, float]:
     """Walk while the largest feasible step lowers J; returns the direction left and its largest step (0: none left)."""
     direction = direction.copy()
-    while np.any(direction < 0):
-        falling = np.flatnonzero(direction < 0)
+    # What rounding leaves of a direction that is used up must not empty the last weight.
+    nothing = _ROUNDING * np.abs(direction).max()
+    while direction.min() < -nothing and direction.max() > nothing:
+        falling = np.flatnonzero(direction < -nothing)
         ratios = -point.weights[falling] / direction[falling]
         blocking, step = int(falling[np.argmin(ratios)]), float(ratios.min())
         weights = point.weights + step * direction
