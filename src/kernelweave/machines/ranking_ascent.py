@@ -34,9 +34,8 @@ _RISE = 1e-12
 _LITTLE = 0.2
 #: Steps in the first face: one more when the dual value rose, half as many when it did not.
 _FIRST_STEPS = 2
-#: The response of the duals to the weights is sought among the directions of all kernels together: a second one for
-#: each where there are fewer kernels than this.
-_FEW_KERNELS = 8
+#: Directions for each kernel among which the response of the duals to the weights is sought.
+_RESPONSE_ROUNDS = 2
 #: A direction this much flatter than the steepest is flat but for rounding.
 _FLAT = 1e-12
 #: Power iterations for the direction that the samples have most in common.
@@ -264,7 +263,7 @@ class RankingMachine(Machine):
         pulled = (face.tangent(self._pull(work, force)) for force in bank.products(work.B, np.arange(len(work.B))))
         forces = left = np.stack([force.ravel().astype(slope.dtype, copy=False) for force in pulled])
         directions, bent = np.empty((0, slope.size), slope.dtype), np.empty((0, slope.size), slope.dtype)
-        for _ in range(2 if len(forces) < _FEW_KERNELS else 1):
+        for _ in range(_RESPONSE_ROUNDS):
             new = [face.precondition(part.reshape(slope.shape)) for part in left]
             directions = np.vstack([directions, *(along.reshape(1, -1) for along in new)])
             bent = np.vstack([bent, *(self._bent(face, K, work, along)[1].reshape(1, -1) for along in new)])
