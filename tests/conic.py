@@ -19,10 +19,13 @@ from numpy.typing import NDArray
 from kernelweave.machines import SVM, Machine, NuSVM, Ridge
 from kernelweave.weights import (
     BlockElasticNet,
+    CappedSimplex,
+    ElasticNet,
     ElasticNetBall,
     Entropy,
     Grouped,
     LpBall,
+    PowerPenalty,
     Simplex,
     TikhonovLp,
     WeightSet,
@@ -102,6 +105,16 @@ def support(weight_set: WeightSet, norms: cp.Variable, constraints: list[Any]) -
             return cp.square(lp_norm(h, conjugate(p))) / (2 * strength)
         case Entropy(tau=tau):
             return tau * cp.log_sum_exp(h / tau)
+        case CappedSimplex():
+            # Lagrange: min over tau of  tau + max over 0 <= b <= theta of  b.(h - tau), the price of the slacks
+            tau = cp.Variable()
+            return tau + cap_of(weight_set, norms.size) * cp.sum(cp.pos(h - tau))
+        case ElasticNet(theta=theta):
+            tau = cp.Variable()
+            return tau + theta / 2 * cp.sum(cp.square(cp.pos(h - tau)))
+        case PowerPenalty(p=p, theta=theta):
+            tau = cp.Variable()
+            return tau + theta / 2 * cp.sum(cp.power(cp.pos(h - tau), conjugate(p)))
         case ElasticNetBall(v=1.0):
             return cp.max(h)
         case ElasticNetBall(v=v):
@@ -115,6 +128,10 @@ def support(weight_set: WeightSet, norms: cp.Variable, constraints: list[Any]) -
             largest = cp.hstack([cp.max(norms[list(members)]) for members in groups])
             return cp.square(lp_norm(largest, 1.0 if r == np.inf else 2 * r / (2 * r - 1))) / 2
     raise ValueError(f"no conic form of {weight_set!r} was written")
+
+
+def cap_of(weight_set: CappedSimplex, n_kernels: int) -> float:
+    return 1 / (weight_set.nu * n_kernels) if weight_set.theta is None else weight_set.theta
 
 
 def conjugate(p: float) -> float:

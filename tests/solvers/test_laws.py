@@ -14,6 +14,8 @@ from kernelweave.solvers import SOLVERS, Saddle
 from kernelweave.weights import (
     Average,
     BlockElasticNet,
+    CappedSimplex,
+    ElasticNet,
     ElasticNetBall,
     Entropy,
     Fixed,
@@ -112,7 +114,7 @@ def test_learned_weights_beat_every_point_of_their_set() -> None:
     assert l1 <= value(Average())
     assert all(l1 <= value(Single(j)) for j in range(5))
     rng = np.random.default_rng(0)
-    for weight_set in (Simplex(), LpBall(2.0), ElasticNetBall(0.5), Grouped([0, 0, 1, 1, 1])):
+    for weight_set in (Simplex(), LpBall(2.0), ElasticNetBall(0.5), Grouped([0, 0, 1, 1, 1]), CappedSimplex(nu=0.5)):
         best = value(weight_set)
         for _ in range(5):
             b = weight_set.project(rng.exponential(size=5))
@@ -127,7 +129,9 @@ def test_average_is_fixed_uniform_weights() -> None:
 # --- scales ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("weight_set", [Simplex(), LpBall(2.0), LpBall(4 / 3), ElasticNetBall(0.5)], ids=repr)
+@pytest.mark.parametrize(
+    "weight_set", [Simplex(), LpBall(2.0), LpBall(4 / 3), ElasticNetBall(0.5), CappedSimplex(nu=0.5)], ids=repr
+)
 @pytest.mark.parametrize("factor", [1e-3, 7.0, 1e4])
 def test_scaling_kernels_and_cost_leaves_the_decision_function(weight_set: WeightSet, factor: float) -> None:
     Ks, y = binary()
@@ -179,7 +183,10 @@ def test_duplicate_kernels_share_their_weight(solver: str, weight_set: WeightSet
 
 @pytest.mark.parametrize(
     ("solver", "weight_set"),
-    solvers_of(Simplex(), LpBall(2.0), ElasticNetBall(0.5), BlockElasticNet(0.5), Grouped([0, 0, 1, 1, 1, 1])),
+    solvers_of(
+        *(Simplex(), LpBall(2.0), ElasticNetBall(0.5), BlockElasticNet(0.5), Grouped([0, 0, 1, 1, 1, 1])),
+        *(CappedSimplex(theta=0.4), ElasticNet(10.0)),
+    ),
     ids=repr,
 )
 def test_a_zero_kernel_gets_no_weight(solver: str, weight_set: WeightSet) -> None:
@@ -203,7 +210,10 @@ def test_only_zero_kernels(solver: str, weight_set: WeightSet) -> None:
 
 @pytest.mark.parametrize(
     ("solver", "weight_set"),
-    solvers_of(Simplex(), LpBall(2.0), LpBall(np.inf), ElasticNetBall(0.5), Entropy(1.0), Grouped([0])),
+    solvers_of(
+        *(Simplex(), LpBall(2.0), LpBall(np.inf), ElasticNetBall(0.5), Entropy(1.0), Grouped([0])),
+        CappedSimplex(nu=0.5),
+    ),
     ids=repr,
 )
 def test_one_kernel_is_the_plain_machine(solver: str, weight_set: WeightSet) -> None:

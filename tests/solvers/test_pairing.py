@@ -14,10 +14,13 @@ from kernelweave.solvers.pairing import _EXAMPLES
 from kernelweave.weights import (
     Average,
     BlockElasticNet,
+    CappedSimplex,
+    ElasticNet,
     ElasticNetBall,
     Entropy,
     Grouped,
     LpBall,
+    PowerPenalty,
     Simplex,
     TikhonovLp,
     WeightSet,
@@ -25,25 +28,39 @@ from kernelweave.weights import (
 
 #: Written by hand from the theory: what each method needs of the weight set.
 WORKS = {
-    "newton": [Simplex(), LpBall(1.5), LpBall(np.inf), ElasticNetBall(0.5), Grouped([0, 0, 1])],
+    "newton": [
+        *(Simplex(), LpBall(1.5), LpBall(np.inf), ElasticNetBall(0.5), Grouped([0, 0, 1])),
+        *(CappedSimplex(nu=0.5), ElasticNet(), PowerPenalty(3.0)),
+    ],
     "cutting-plane": [
         *(Simplex(), LpBall(1.0), LpBall(1.5), LpBall(np.inf), Entropy(), ElasticNetBall(0.5), BlockElasticNet(0.5)),
-        *(Grouped([0, 0, 1]), TikhonovLp(2.0)),
+        *(Grouped([0, 0, 1]), TikhonovLp(2.0), CappedSimplex(nu=0.5), ElasticNet(), PowerPenalty(1.5)),
     ],
-    "level": [Simplex(), LpBall(1.5), LpBall(np.inf), ElasticNetBall(0.5), Grouped([0, 0, 1])],
+    "level": [Simplex(), LpBall(1.5), LpBall(np.inf), ElasticNetBall(0.5), Grouped([0, 0, 1]), CappedSimplex(nu=0.5)],
     "reduced-gradient": [Simplex()],
-    "projected-gradient": [Simplex(), LpBall(1.5), ElasticNetBall(0.5), Grouped([0, 0, 1], r=2.0), TikhonovLp(2.0)],
-    "mirror-descent": [Simplex(), Entropy(), Grouped([0, 0, 1]), Grouped([0, 0, 1], r=2.0)],
-    "alternating": [Simplex(), LpBall(1.5), LpBall(np.inf), ElasticNetBall(0.5), BlockElasticNet(0.5), TikhonovLp(2.0)],
-    "smo": [LpBall(1.1), LpBall(4.0), Entropy(), ElasticNetBall(0.5), BlockElasticNet(0.5), TikhonovLp(2.0)],
+    "projected-gradient": [
+        *(Simplex(), LpBall(1.5), ElasticNetBall(0.5), Grouped([0, 0, 1], r=2.0), TikhonovLp(2.0)),
+        *(CappedSimplex(nu=0.5), ElasticNet(), PowerPenalty(1.5)),
+    ],
+    "mirror-descent": [
+        *(Simplex(), Entropy(), Grouped([0, 0, 1]), Grouped([0, 0, 1], r=2.0), ElasticNet(), PowerPenalty(1.5)),
+    ],
+    "alternating": [
+        *(Simplex(), LpBall(1.5), LpBall(np.inf), ElasticNetBall(0.5), BlockElasticNet(0.5), TikhonovLp(2.0)),
+        *(CappedSimplex(nu=0.5), ElasticNet(), PowerPenalty(1.5)),
+    ],
+    "smo": [
+        *(LpBall(1.1), LpBall(4.0), Entropy(), ElasticNetBall(0.5), BlockElasticNet(0.5), TikhonovLp(2.0)),
+        *(ElasticNet(), PowerPenalty(1.5)),
+    ],
 }
 REFUSED = {
-    "newton": [Entropy(), BlockElasticNet(0.5), TikhonovLp(2.0), Grouped([0, 0, 1], r=2.0)],
-    "level": [Entropy(), BlockElasticNet(0.5), TikhonovLp(2.0)],
-    "reduced-gradient": [LpBall(1.0), LpBall(2.0), Entropy(), Grouped([0, 0, 1])],
-    "mirror-descent": [LpBall(2.0), ElasticNetBall(0.5), BlockElasticNet(0.5), TikhonovLp(2.0)],
+    "newton": [Entropy(), BlockElasticNet(0.5), TikhonovLp(2.0), Grouped([0, 0, 1], r=2.0), PowerPenalty(1.5)],
+    "level": [Entropy(), BlockElasticNet(0.5), TikhonovLp(2.0), ElasticNet()],
+    "reduced-gradient": [LpBall(1.0), LpBall(2.0), Entropy(), Grouped([0, 0, 1]), CappedSimplex(nu=0.5)],
+    "mirror-descent": [LpBall(2.0), ElasticNetBall(0.5), BlockElasticNet(0.5), TikhonovLp(2.0), CappedSimplex(nu=0.5)],
     "alternating": [Entropy()],
-    "smo": [Simplex(), LpBall(1.0), ElasticNetBall(1.0), Grouped([0, 0, 1]), TikhonovLp(1.0)],
+    "smo": [Simplex(), LpBall(1.0), ElasticNetBall(1.0), Grouped([0, 0, 1]), TikhonovLp(1.0), CappedSimplex(nu=0.5)],
 }
 
 
@@ -111,6 +128,7 @@ def test_automatic_choice_avoids_second_derivatives_of_many_columns() -> None:
     assert choose(Simplex(), SVM(), 2) == choose(LpBall(1.5), SVM(), 2) == "newton"
     assert choose(Simplex(), SVM(), 50) == "level"
     assert choose(LpBall(1.5), SVM(), 50) == "alternating"
+    assert choose(CappedSimplex(nu=0.5), SVM(), 50) == choose(ElasticNet(), SVM(), 50) == "projected-gradient"
     assert choose(Simplex(), Ridge(), 50) == "newton"
 
 

@@ -10,7 +10,16 @@ from kernelweave.machines import SVM, NuSVM
 from kernelweave.machines.svm import HingeMachine
 from kernelweave.solvers import Saddle
 from kernelweave.solvers.smo import _Ascent
-from kernelweave.weights import BlockElasticNet, ElasticNetBall, Entropy, LpBall, TikhonovLp, WeightSet
+from kernelweave.weights import (
+    BlockElasticNet,
+    ElasticNet,
+    ElasticNetBall,
+    Entropy,
+    LpBall,
+    PowerPenalty,
+    TikhonovLp,
+    WeightSet,
+)
 
 SETS = (
     LpBall(1.1),
@@ -18,6 +27,8 @@ SETS = (
     LpBall(4.0),
     TikhonovLp(2.0, 2.0),
     Entropy(0.5),
+    ElasticNet(1.0),
+    PowerPenalty(3.0, 2.0),
     ElasticNetBall(0.5),
     BlockElasticNet(0.5),
 )

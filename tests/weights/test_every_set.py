@@ -17,11 +17,14 @@ from scipy.optimize import linprog
 from kernelweave.weights import (
     Average,
     BlockElasticNet,
+    CappedSimplex,
+    ElasticNet,
     ElasticNetBall,
     Entropy,
     Fixed,
     Grouped,
     LpBall,
+    PowerPenalty,
     Simplex,
     Single,
     Sum,
@@ -63,6 +66,39 @@ CASES = [
     Case("single", lambda s: Single(s - 1), lambda b: ([b == np.eye(b.size)[-1]], 0.0)),
     Case("simplex", lambda s: Simplex(), lambda b: ([b >= 0, cp.sum(b) == 1], 0.0)),
     Case("entropy", lambda s: Entropy(0.7), lambda b: ([b >= 0, cp.sum(b) == 1], -0.7 * cp.sum(cp.entr(b)))),
+    *(
+        Case(
+            f"capped nu={nu}",
+            lambda s, nu=nu: CappedSimplex(nu=nu),
+            lambda b, nu=nu: ([b >= 0, b <= 1 / (nu * b.size), cp.sum(b) == 1], 0.0),
+        )
+        for nu in (0.05, 0.3, 0.6, 0.8)
+    ),
+    Case(
+        "capped theta",
+        lambda s: CappedSimplex(theta=max(0.27, 1 / s)),
+        lambda b: ([b >= 0, b <= max(0.27, 1 / b.size), cp.sum(b) == 1], 0.0),
+    ),
+    *(
+        Case(
+            f"elastic net {theta}",
+            lambda s, theta=theta: ElasticNet(theta),
+            lambda b, theta=theta: ([b >= 0, cp.sum(b) == 1], cp.sum_squares(b) / (2 * theta)),
+        )
+        for theta in (0.01, 0.5, 20.0)
+    ),
+    *(
+        Case(
+            f"power {p} {theta}",
+            lambda s, p=p, theta=theta: PowerPenalty(p, theta),
+            lambda b, p=p, theta=theta: (
+                [b >= 0, cp.sum(b) == 1],
+                (2 * (p - 1) / (theta * p)) ** (p - 1) / p * cp.sum(cp.power(b, p)),
+            ),
+        )
+        for p, theta in ((1.25, 2.0), (1.5, 0.1), (2.0, 1.0), (3.0, 2.0), (8.0, 3.0))
+    ),
+    Case("power 1.01", lambda s: PowerPenalty(1.01, 1.0), None),
     Case("l1 ball", lambda s: LpBall(1), ball(1)),
     Case("l1.001", lambda s: LpBall(1.001), None),
     Case("l4/3", lambda s: LpBall(4 / 3), ball(4 / 3)),
@@ -259,7 +295,8 @@ def test_linear_program_over_the_constraints_gives_the_support(case: Case) -> No
 def test_simplices_partition_the_kernels_and_hold_one_each(case: Case) -> None:
     weight_set = case.make(7)
     simplices = weight_set.simplices(7)
-    on_simplices = case.name in ("simplex", "entropy", "grouped", "grouped r=2")
+    kinds = ("simplex", "entropy", "grouped", "grouped r=2", "capped", "elastic net", "power")
+    on_simplices = case.name.startswith(kinds)
     assert (simplices is not None) == on_simplices
     for b in feasible_points(weight_set, 7, seed=0) if simplices else []:
         assert sorted(np.concatenate(simplices)) == list(range(7))

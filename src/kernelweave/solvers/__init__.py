@@ -9,7 +9,7 @@ newton                second-order model of J on the weights                   `
 cutting-plane         lowest point of the cuts (SILP, SIP)                     ``cutting_plane.py``
 level                 the cuts, but a step to a level only                     ``level.py``
 reduced-gradient      SimpleMKL: maximal steps and golden section              ``reduced_gradient.py``
-projected-gradient    GMKL: gradient step, projection, backtracking            ``projected_gradient.py``
+projected-gradient    GMKL: gradient step (Barzilai-Borwein), projection       ``projected_gradient.py``
 mirror-descent        multiplicative step on simplices (MD, VSKL)              ``mirror_descent.py``
 alternating           closed-form weights (MKL-GL)                             ``alternating.py``
 smo                   the joint dual, two samples at a time                    ``smo.py``

@@ -32,6 +32,11 @@ class Bundle:
         self._multipliers: list[float] = []
         self._idle: list[int] = []
 
+    @property
+    def works(self) -> bool:
+        """Whether the weight set allows a master problem."""
+        return self.weights.is_linear or self.weights.is_smooth
+
     def add(self, point: Point) -> None:
         """The cut of a point."""
         self._constants.append(point.solution.linear)

@@ -11,17 +11,22 @@ from ..machines.svm import HingeMachine
 from ..machines.worst_class import WorstClass
 from ..weights import (
     BlockElasticNet,
+    CappedSimplex,
+    ElasticNet,
     ElasticNetBall,
     Entropy,
     Grouped,
     LpBall,
+    PowerPenalty,
     Simplex,
     TikhonovLp,
     WeightSet,
 )
 from ..weights.fixed import OnePoint
 from ..weights.simplex import OnSimplices
+from ..weights.soft_margin import SoftMargin
 from .alternating import alternating
+from .bundle import Bundle
 from .cutting_plane import cutting_plane
 from .level import level
 from .mirror_descent import mirror_descent
@@ -79,10 +84,14 @@ def _projected(w: WeightSet) -> bool:
 
 
 SOLVERS: dict[str, Solver] = {
-    "newton": Solver(newton, _projected, "a projection and no penalty"),
+    "newton": Solver(
+        newton,
+        lambda w: w.has_projection and w.has_curvature and not w.has_scale,
+        "a projection, and no penalty or one whose second derivative is bounded",
+    ),
     "cutting-plane": Solver(
         cutting_plane,
-        lambda w: w.is_linear or w.is_smooth,
+        lambda w: Bundle(w).works,
         "either linear constraints only or a differentiable support function",
         _ANYTHING,
     ),
@@ -115,6 +124,9 @@ _EXAMPLES = (
     LpBall(2.0),
     LpBall(float("inf")),
     Entropy(1.0),
+    CappedSimplex(nu=0.5),
+    ElasticNet(1.0),
+    PowerPenalty(1.5),
     ElasticNetBall(0.5),
     BlockElasticNet(0.5),
     Grouped((0, 0, 1, 1)),
@@ -191,6 +203,10 @@ def choose(weights: WeightSet, machine: Machine | None = None, n_tasks: int = 1)
         preferred = ("level",)
     elif isinstance(weights, LpBall) and (weights.p >= _CLOSED_FORM_FROM or (many and weights.p > 1)):
         preferred = ("alternating",)
+    elif many and isinstance(weights, (CappedSimplex, SoftMargin)):
+        preferred = ("projected-gradient",)
+    elif isinstance(weights, SoftMargin):
+        preferred = ("newton", "mirror-descent")
     else:
         preferred = ("newton", "alternating", "mirror-descent", "projected-gradient")
     for name in preferred:

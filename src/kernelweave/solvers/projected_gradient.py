@@ -1,6 +1,9 @@
-"""GMKL: projected gradient on J(b) + R(b) with backtracking.
+"""GMKL: projected gradient on J(b) + R(b) with Barzilai-Borwein steps and backtracking.
 
-b+ = projection of  b - eta (R'(b) - h)  on B,     accepted if  F(b+) <= F + grad.(b+ - b) + |b+ - b|^2 / (2 eta)
+    b+ = projection of  b - eta (R'(b) - h)  on B,     accepted if  F(b+) <= F + share grad.(b+ - b)
+
+The first step tried, ``eta = |d|^2 / d.e`` with d and e the latest changes of b and of the gradient, makes the step
+what a Newton step would be if the curvature met so far were the same in all directions.
 """
 
 from __future__ import annotations
@@ -10,20 +13,28 @@ import numpy as np
 from .line_search import backtrack
 from .saddle import Array, Saddle
 
+#: Share of the first-order decrease that a step must realise.
+_SUFFICIENT = 0.1
+#: Where the gradient did not change along the step, there is no curvature to go by: the next is longer by this much.
+_LONGER = 4.0
+
 
 def projected_gradient(saddle: Saddle) -> None:
     """Needs a weight set with ``project``."""
     point = saddle.evaluate(saddle.initial)
-    largest = float(np.abs(point.h - saddle.weights.slope(point.weights)).max())
-    eta = float(np.linalg.norm(point.weights)) / max(largest, np.finfo(float).tiny)
+    gradient = saddle.weights.slope(point.weights) - point.h
+    eta = float(np.linalg.norm(point.weights)) / max(float(np.abs(gradient).max()), np.finfo(float).tiny)
     while saddle.proceed(point):
-        origin, gradient = point.weights, saddle.weights.slope(point.weights) - point.h
+        origin = point.weights
 
         def propose(eta: float, origin: Array = origin, gradient: Array = gradient) -> Array:
             return saddle.weights.project(origin - eta * gradient)
 
         def required(eta: float, weights: Array, origin: Array = origin, gradient: Array = gradient) -> float:
-            move = weights - origin
-            return -float(gradient @ move + move @ move / (2 * eta))
+            return -_SUFFICIENT * float(gradient @ (weights - origin))
 
-        point, eta = backtrack(saddle, point, propose, required, 2 * eta)
+        point, eta = backtrack(saddle, point, propose, required, eta)
+        before, gradient = gradient, saddle.weights.slope(point.weights) - point.h
+        moved, turned = point.weights - origin, gradient - before
+        bend = float(moved @ turned)
+        eta = float(moved @ moved) / bend if bend > 0 else _LONGER * eta

@@ -99,7 +99,11 @@ class Point:
 
 @dataclass
 class Saddle:
-    """A bank, a machine and a weight set, with targets `Y` of shape (n_samples, n_tasks)."""
+    """A bank, a machine and a weight set, with targets `Y` of shape (n_samples, n_tasks).
+
+    Who knows a nearby problem sets `initial`, the weights that solvers begin with, and gives `start`, the machine's
+    answer to them.
+    """
 
     bank: Bank
     machine: Machine
@@ -107,11 +111,13 @@ class Saddle:
     Y: Array
     stopping: Stopping = field(default_factory=Stopping)
     on_iteration: Callable[[np.void], None] | None = None
+    start: Solution | None = None
 
     initial: Array = field(init=False)
     upper: float = field(default=np.inf, init=False)
     lower: float = field(default=-np.inf, init=False)
     best: Point | None = field(default=None, init=False)
+    tightest: Point | None = field(default=None, init=False)
     solves: int = field(default=0, init=False)
     adds: int = field(default=0, init=False)
 
@@ -172,7 +178,7 @@ class Saddle:
         """
         if accuracy is None:
             accuracy = self.machine_accuracy
-        solution = near.solution if near else None
+        solution = near.solution if near else self.start
         if self._latest is not None:
             self._latest.state = None  # as large as a kernel, and of use only while its point is the newest
         scale = None
@@ -205,6 +211,8 @@ class Saddle:
             upper = min(upper, point.solution.loss + self._least_cost(point))
         if upper < self.upper:
             self.upper, self.best = upper, point
+        if self.tightest is None or point.lower > self.tightest.lower:
+            self.tightest = point
         self.raise_lower(point.lower)
 
     def raise_lower(self, bound: float) -> None:
@@ -238,6 +246,8 @@ class Saddle:
 
     def curvature(self, point: Point, kernels: NDArray[np.intp]) -> Array:
         """Second derivative of the optimal value in the weights of some kernels, (len(kernels), len(kernels))."""
+        if not len(kernels):
+            return np.zeros((0, 0))
         K = self.kernel(point.effective)
         with self.clock("quadratics"):
             return self.machine.curvature(K, self.Y, point.solution, self.bank.select(kernels))

@@ -73,6 +73,12 @@ class WeightSet(ABC):
         """Gradient of R at b."""
         return np.zeros_like(b)
 
+    def curvature(self, b: Vector) -> Vector:
+        """Diagonal of the second derivative of R at b, which is a sum over kernels where this exists."""
+        if self.has_penalty:
+            self._refuse("bounded second derivative of its penalty")
+        return np.zeros_like(b)
+
     def clean(self, b: Vector) -> Vector:
         """Set numerical dust to exactly zero; where weights sum to one, make them do so again.
 
@@ -105,8 +111,12 @@ class WeightSet(ABC):
         self._refuse("a linear master problem")
 
     def simplices(self, n_kernels: int) -> list[NDArray[np.intp]] | None:
-        """Index arrays of the simplices whose product B is (multiplicative steps apply), None for other sets."""
+        """Index arrays of the groups of kernels whose weights sum to one, each up to `cap`; None for other sets."""
         return None
+
+    def cap(self, n_kernels: int) -> float:
+        """Largest weight on the `simplices`: one, unless the set says less."""
+        return 1.0
 
     def scale(self, b: Vector, h: Vector) -> Vector | None:
         """Factors owned by the maximising side: the machine uses the weights ``b * scale`` and the energies that b
@@ -138,6 +148,11 @@ class WeightSet(ABC):
     def has_gradient(self) -> bool:
         """R is zero, or differentiable with a bounded gradient on B."""
         return True
+
+    @property
+    def has_curvature(self) -> bool:
+        """R is zero, or `curvature` exists and is bounded on B."""
+        return not self.has_penalty
 
     @property
     def has_scale(self) -> bool:

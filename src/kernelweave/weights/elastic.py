@@ -9,6 +9,7 @@ from scipy.optimize import brentq
 
 from ._equations import aligned, positive_root
 from .base import Vector, WeightSet, check_parameter
+from .soft_margin import ElasticNet
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,21 @@ class ElasticNetBall(WeightSet):
 
     def feasible(self, b: Vector, tol: float = 1e-9) -> bool:
         return bool(np.all(b >= -tol)) and self._constraint(b) <= 1.0 + tol
+
+    def on_simplex(self, b_optimal: Vector, h_optimal: Vector) -> tuple[ElasticNet, float]:
+        """The soft-margin problem with the same classifier, and the factor r on C that it needs.
+
+        If (b, a) solves this problem at cost C, with energies h and ``r = sum b``, then (b / r, r a) solves that of
+        `ElasticNet` at cost ``r * C``, where energies are ``r^2 h``. The multiplier lam of the constraint, from
+        ``h_j = lam (v + 2 (1-v) b_j)``, gives ``theta = 1 / (2 lam (1-v) r^3)``. Duals of a nu-SVM do not change with
+        the scale of the kernels: there C plays no part and theta is larger by r^2.
+        """
+        r, w = float(b_optimal.sum()), 1.0 - self.v
+        lam = float(b_optimal @ h_optimal) / (self.v * r + 2.0 * w * float(b_optimal @ b_optimal))
+        if w == 0.0 or lam <= 0.0:
+            reason = "v = 1 is l1, which has no ridge" if w == 0.0 else "all energies are zero, so any weights are best"
+            raise ValueError(f"ElasticNetBall.on_simplex: {reason}; no theta corresponds to it.")
+        return ElasticNet(1.0 / (2.0 * lam * w * r**3)), r
 
     def _constraint(self, b: Vector) -> float:
         return float(self.v * b.sum() + (1.0 - self.v) * (b @ b))

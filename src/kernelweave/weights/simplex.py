@@ -1,7 +1,4 @@
-"""Weights that sum to one, over all kernels or in each group: sparse by nature.
-
-The soft-margin sets (simplex with a cap on each weight, simplex with a ridge penalty) belong in this file too.
-"""
+"""Weights that sum to one, over all kernels or in each group: sparse by nature."""
 
 from __future__ import annotations
 
