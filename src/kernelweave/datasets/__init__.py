@@ -1,14 +1,14 @@
 """Data to try things on, and readers for data that people have.
 
-Generated: views with a known answer, scenes drawn by code. Bundled: handwritten digits seen in several ways. Read and
-written: labelled pictures (folders, tables, sidecars), and files of features.
+Generated: views and points with a known answer, scenes drawn by code. Bundled: handwritten digits seen in several ways.
+Read and written: labelled pictures (folders, tables, sidecars), and files of features.
 """
 
 from __future__ import annotations
 
 from .digits import digits_views
 from .feature_files import FeatureSet, load_arff, load_libsvm, load_npz
-from .generated import make_regression_views, make_tagged_views, make_views
+from .generated import make_chessboard, make_regression_views, make_tagged_views, make_two_clouds, make_views
 from .picture_sets import PictureSet, read_pictures
 from .scenes import Scenes, make_scenes, write_scenes
 from .writers import write_csv, write_jsonl, write_sidecars, write_table
@@ -22,9 +22,11 @@ __all__ = [
     "load_arff",
     "load_libsvm",
     "load_npz",
+    "make_chessboard",
     "make_regression_views",
     "make_scenes",
     "make_tagged_views",
+    "make_two_clouds",
     "make_views",
     "read_keywords",
     "read_pictures",

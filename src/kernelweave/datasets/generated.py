@@ -1,4 +1,4 @@
-"""Generated views with a known number of useful, redundant and noise views, so that sparsity can be checked."""
+"""Generated data with a known answer: views that are useful, redundant or noise, a chessboard, and Gaussian clouds."""
 
 from __future__ import annotations
 
@@ -229,6 +229,94 @@ def make_regression_views(
         return x
 
     return _assemble(rng, n_useful, n_redundant, n_noise, useful=contributing_cloud, noise=cloud), y
+
+
+def make_chessboard(
+    n_samples: int = 300,
+    n_noise: int = 18,
+    gap: float = 0.3,
+    random_state: int | RandomState | None = None,
+) -> tuple[Array, NDArray[np.int64]]:
+    """Generate points on a chessboard of two columns and four rows, with features of noise beside the two that matter.
+
+    Neither of the two features says anything about the colour by itself, and a distance of all features is mostly
+    noise: only a kernel that weighs the features can tell the colours apart.
+
+    Parameters
+    ----------
+    n_samples : int, default=300
+    n_noise : int, default=18
+        Normally distributed features after the first two.
+    gap : float, default=0.3
+        Points keep to the middle ``1 - gap`` of their square in both directions; at 0 the squares touch.
+    random_state : int, RandomState or None, default=None
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 2 + n_noise)
+        Every feature standardised to mean 0 and variance 1.
+    y : ndarray of int, shape (n_samples,)
+        The colour of the square, 0 or 1.
+
+    Examples
+    --------
+    >>> from kernelweave.datasets import make_chessboard
+    >>> X, y = make_chessboard(n_samples=50, n_noise=3, random_state=0)
+    >>> X.shape, sorted(set(y.tolist()))
+    ((50, 5), [0, 1])
+    """
+    if n_samples < 2 or n_noise < 0 or not 0 <= gap < 1:
+        raise ValueError(
+            "make_chessboard needs at least 2 samples, no negative n_noise and a gap from 0 to below 1; "
+            f"got n_samples={n_samples}, n_noise={n_noise}, gap={gap}."
+        )
+    rng = check_random_state(random_state)
+    squares = np.column_stack([rng.randint(2, size=n_samples), rng.randint(4, size=n_samples)])
+    points = squares + 0.5 + (1 - gap) * (rng.random_sample((n_samples, 2)) - 0.5)
+    X = np.hstack([points, rng.standard_normal((n_samples, n_noise))])
+    X -= X.mean(axis=0)
+    X /= X.std(axis=0)
+    return X, (squares.sum(axis=1) % 2).astype(np.int64)
+
+
+def make_two_clouds(
+    kind: str = "ringnorm", n_samples: int = 400, n_features: int = 20, random_state: int | RandomState | None = None
+) -> tuple[Array, NDArray[np.int64]]:
+    """Generate the benchmark problems "ringnorm" and "twonorm": two Gaussian clouds.
+
+    With ``a = 2 / sqrt(n_features)``: in "ringnorm", class 1 is ``N(0, 4 I)`` and class 0 is ``N((a, ..., a), I)``, so
+    that one lies around the other; in "twonorm", they are ``N((a, ..., a), I)`` and ``N((-a, ..., -a), I)``.
+
+    Parameters
+    ----------
+    kind : {"ringnorm", "twonorm"}
+    n_samples : int, default=400
+    n_features : int, default=20
+    random_state : int, RandomState or None, default=None
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, n_features)
+    y : ndarray of int, shape (n_samples,)
+        Classes 0 and 1, equally likely.
+
+    Examples
+    --------
+    >>> from kernelweave.datasets import make_two_clouds
+    >>> X, y = make_two_clouds("twonorm", n_samples=30, random_state=0)
+    >>> X.shape
+    (30, 20)
+    """
+    if kind not in ("ringnorm", "twonorm"):
+        raise ValueError(f"kind must be 'ringnorm' or 'twonorm', got {kind!r}.")
+    if n_samples < 2 or n_features < 1:
+        raise ValueError(f"n_samples must be at least 2 and n_features at least 1; got {n_samples} and {n_features}.")
+    rng = check_random_state(random_state)
+    y = rng.randint(2, size=n_samples)
+    noise, shift = rng.standard_normal((n_samples, n_features)), 2 / np.sqrt(n_features)
+    if kind == "twonorm":
+        return noise + shift * (2 * y - 1)[:, None], y.astype(np.int64)
+    return np.where(y[:, None] == 1, 2 * noise, noise + shift), y.astype(np.int64)
 
 
 def _check_counts(n_samples: int, n_useful: int, n_redundant: int, n_noise: int) -> None:

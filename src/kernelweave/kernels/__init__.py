@@ -1,7 +1,9 @@
-"""Kernels: how to write them (`Gaussian`, `ChiSquared`, ...), and banks of them (`KernelBank`, `Bank`)."""
+"""Kernels: how to write them (`Gaussian`, `ChiSquared`, ...), banks of them (`KernelBank`, `Bank`), and families."""
 
 from .bank import Bank
+from .combined import geometric_mean
 from .expansion import Expansion
+from .families import DistanceProductFamily, Family, GaussianFamily, ParametricFamily, PolynomialFamily
 from .functions import (
     AdditiveChiSquared,
     ChiSquared,
@@ -20,15 +22,21 @@ from .functions import (
 )
 from .kernel_bank import KernelBank
 from .matching import Matching
+from .pools import FiniteFamily, SampledFamily
+from .scaled import Scaled
 from .steps import Normalised, Repaired
 
 __all__ = [
     "AdditiveChiSquared",
     "Bank",
     "ChiSquared",
+    "DistanceProductFamily",
     "Expansion",
+    "Family",
+    "FiniteFamily",
     "FromFunction",
     "Gaussian",
+    "GaussianFamily",
     "HistogramIntersection",
     "InverseDistance",
     "InverseSquaredDistance",
@@ -39,8 +47,13 @@ __all__ = [
     "Matching",
     "Mean",
     "Normalised",
+    "ParametricFamily",
     "Polynomial",
+    "PolynomialFamily",
     "Precomputed",
     "Product",
     "Repaired",
+    "SampledFamily",
+    "Scaled",
+    "geometric_mean",
 ]
