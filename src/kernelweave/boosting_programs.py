@@ -1,0 +1,357 @@
+"""Linear programs that combine the scores of several machines: LP-beta, LP-B and nu-LPBoost (Gehler and Nowozin).
+
+Scores S (n, F, Q) say what machine m thinks of class c for sample i. Weights w combine them to T (n, Q), and
+
+    min over w, rho, xi    -rho + 1/(nu n) sum_i xi_i
+    with                   T[i, y_i] - T[i, c] + xi_i >= rho   for all c != y_i,    xi >= 0,    w on the simplex
+
+finds those with the largest margin rho that all but a share nu of the samples keep. LP-beta has one vector of weights,
+``T[i, c] = sum_m w_m S[i, m, c]``; LP-B one a class, ``T[i, c] = sum_m w_cm S[i, m, c]``. The dual gives every sample
+and wrong class a weight u >= 0, all together 1 and at most 1/(nu n) a sample, with the smallest edge:
+
+    min over u   max_m edge_m,    edge_m = sum_ic u_ic (S[i, m, y_i] - S[i, m, c])        [LP-B: summed over classes]
+
+Only samples near the margin need a slack and rows of their own (:class:`_Restriction`): those far above it have no
+slack, and for those far below it the slack is a linear function, as long as the same class stays the nearest rival.
+Both are relaxations, so that a solution which bears them out solves the whole program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linprog
+from scipy.sparse import csr_array
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+SLACKS = ("sample", "pair")
+#: Feasibility asked of the solver (its smallest), and what counts as a violation; scores are scaled to at most one.
+_SOLVER_TOLERANCE, _VIOLATION = 1e-10, 1e-8
+#: Number of variables from which interior points are faster than the simplex method (five times at 1200).
+_MANY_VARIABLES = 300
+#: Samples on either side of the margin that get rows of their own at first, a weight.
+_BAND_A_WEIGHT, _BAND_LEAST = 1.5, 40
+
+
+@dataclass(frozen=True, eq=False)
+class Combination:
+    """A solved program.
+
+    Attributes
+    ----------
+    weights : array of shape (n_machines,) or (n_classes, n_machines)
+    rho : float
+        The margin.
+    margins : array of shape (n_samples,)
+        Score of the right class minus that of its nearest rival. At most a share nu is below rho, at least a share nu
+        at or below it.
+    duals : array of shape (n_samples, n_classes)
+        The weight u of every sample and wrong class; they sum to one.
+    edges : array like weights
+        Edge of every machine; the largest, where the weights are.
+    value : float
+        The objective.
+    gap : float
+        Value minus that of the dual at `duals`, not below zero but for rounding.
+    rounds : int
+        Linear programs solved.
+    """
+
+    weights: Array
+    rho: float
+    margins: Array
+    duals: Array
+    edges: Array
+    value: float
+    gap: float
+    rounds: int
+
+
+def lp_beta(scores: ArrayLike, codes: ArrayLike, nu: float, slack: str = "sample") -> Combination:
+    """One weight a machine, for all classes.
+
+    Parameters
+    ----------
+    scores : array of shape (n_samples, n_machines, n_classes)
+        Of samples that the machines have not been trained on.
+    codes : array of shape (n_samples,)
+        The right class of each sample, 0, ..., n_classes - 1.
+    nu : float in (0, 1]
+    slack : {"sample", "pair"}
+        One slack a sample, for its nearest rival, or one for every wrong class, of the cost 1/(nu n (n_classes - 1)).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> good, noise = np.array([[2.0, 0.0], [0.0, 2.0], [1.0, 0.0]]), np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 0.0]])
+    >>> found = lp_beta(np.stack([good, noise], axis=1), [0, 1, 0], nu=0.5)
+    >>> found.weights, round(found.rho, 6)
+    (array([1., 0.]), 2.0)
+    """
+    return next(solve_path(scores, codes, [nu], per_class=False, slack=slack))
+
+
+def lp_b(scores: ArrayLike, codes: ArrayLike, nu: float, slack: str = "sample") -> Combination:
+    """One weight for every class and machine; parameters as in :func:`lp_beta`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scores = np.random.default_rng(0).normal(size=(9, 2, 3))
+    >>> codes = np.arange(9) % 3
+    >>> bool(lp_b(scores, codes, 0.5).value <= lp_beta(scores, codes, 0.5).value)
+    True
+    """
+    return next(solve_path(scores, codes, [nu], per_class=True, slack=slack))
+
+
+def lp_boost(scores: ArrayLike, signs: ArrayLike, nu: float) -> Combination:
+    """The program for two classes, in which the margin of a sample is its sign times its combined score.
+
+    Parameters
+    ----------
+    scores : array of shape (n_samples, n_machines)
+    signs : array of shape (n_samples,), -1 and +1
+    nu : float in (0, 1]
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> found = lp_boost(np.array([[1.0, -1.0], [2.0, 0.0], [-1.0, 0.5]]), [1, 1, -1], nu=0.3)
+    >>> found.weights, found.rho
+    (array([1., 0.]), 1.0)
+    """
+    return lp_beta(as_two_classes(scores), (np.asarray(signs) > 0).astype(np.intp), nu)
+
+
+def as_two_classes(scores: ArrayLike) -> Array:
+    """Scores f (n, F) of a two-class machine as those of both classes, -f/2 and f/2: their difference is f."""
+    halves = 0.5 * np.asarray(scores, dtype=np.float64)
+    return np.stack([-halves, halves], axis=2)
+
+
+def solve_path(
+    scores: ArrayLike, codes: ArrayLike, nus: Iterable[float], per_class: bool, slack: str = "sample"
+) -> Iterator[Combination]:
+    """Solve for one nu after the other; each starts from the weights and the rows of the one before."""
+    if slack not in SLACKS:
+        raise ValueError(f"slack must be one of {SLACKS}, got {slack!r}.")
+    margins = _Margins(*_checked(scores, codes), per_class, apart=slack == "pair")
+    weights, known = margins.start(), np.zeros(margins.shape, dtype=bool)
+    for nu in nus:
+        check_nu(nu)
+        found = _solve(margins, float(nu), weights, known)
+        weights = found.weights
+        yield found
+
+
+def check_nu(nu: float) -> None:
+    """Refuse a nu outside (0, 1]."""
+    if not 0 < nu <= 1:
+        raise ValueError(f"nu must lie in (0, 1], got {nu!r}: it is the share of samples that may miss the margin.")
+
+
+def combined(scores: Array, weights: Array) -> Array:
+    """T (n, Q) from scores (n, F, Q) and weights (F,) or (Q, F)."""
+    return np.einsum("imc,m->ic" if weights.ndim == 1 else "imc,cm->ic", scores, weights, optimize=True)
+
+
+def _checked(scores: ArrayLike, codes: ArrayLike) -> tuple[Array, Index]:
+    S, y = np.asarray(scores, dtype=np.float64), np.asarray(codes)
+    if S.ndim != 3 or 0 in S.shape or S.shape[2] < 2:
+        raise ValueError(f"scores must have the shape (n_samples, n_machines, n_classes >= 2), got {S.shape}.")
+    if not np.isfinite(S).all():
+        i, m, c = np.argwhere(~np.isfinite(S))[0]
+        raise ValueError(
+            f"scores must be finite, but machine {m} gives sample {i} the score {S[i, m, c]} for class {c}."
+        )
+    if y.shape != S.shape[:1] or y.dtype.kind not in "iu" or y.min() < 0 or y.max() >= S.shape[2]:
+        raise ValueError(f"codes must be {len(S)} integers from 0 to {S.shape[2] - 1}, one a sample.")
+    return S, y.astype(np.intp)
+
+
+class _Margins:
+    """Margins as a linear function of the weights: items (rows) against rivals (columns), scaled to at most one.
+
+    An item is what has a slack: a sample, with all wrong classes as rivals, or (`apart`) a sample with one of them.
+    """
+
+    def __init__(self, scores: Array, codes: Index, per_class: bool, apart: bool) -> None:
+        n, _, n_classes = scores.shape
+        self.scale = float(np.abs(scores).max()) or 1.0
+        self.scores = scores / self.scale
+        self.codes = codes
+        self.per_class = per_class
+        everyone = np.broadcast_to(np.arange(n_classes), (n, n_classes))
+        rivals = everyone[everyone != codes[:, None]].reshape(n, n_classes - 1)
+        self.samples = np.repeat(np.arange(n), n_classes - 1 if apart else 1)
+        self.rivals = rivals.reshape(-1, 1) if apart else rivals
+        self.shape = self.rivals.shape
+        self.right = self.scores[np.arange(n), :, codes]  # (n, F): what every machine thinks of the right class
+
+    @property
+    def weight_shape(self) -> tuple[int, ...]:
+        _, n_machines, n_classes = self.scores.shape
+        return (n_classes, n_machines) if self.per_class else (n_machines,)
+
+    def start(self) -> Array:
+        """Weights to begin with: machines count by how far above chance they are alone."""
+        n_machines, n_classes = self.scores.shape[1:]
+        right = np.mean(self.scores.argmax(axis=2) == self.codes[:, None], axis=0)
+        above = np.square(np.maximum(right - 1.0 / n_classes, 0.0))
+        weights = above / above.sum() if above.any() else np.full(n_machines, 1.0 / n_machines)
+        return np.broadcast_to(weights, self.weight_shape)
+
+    def at(self, weights: Array) -> Array:
+        """All margins, shape (n_items, n_rivals)."""
+        T = combined(self.scores, weights)
+        right = T[np.arange(len(T)), self.codes]
+        return right[self.samples, None] - T[self.samples[:, None], self.rivals]
+
+    def rows(self, items: Index, rivals: Index) -> tuple[Index, Array]:
+        """Some margins as sums over weights: which weights, and what they are multiplied by, (len(items), n_terms)."""
+        samples, classes = self.samples[items], self.rivals[items, rivals]
+        right, wrong = self.right[samples], self.scores[samples, :, classes]
+        n_machines = self.scores.shape[1]
+        machines = np.arange(n_machines)
+        if not self.per_class:
+            return np.broadcast_to(machines, right.shape), right - wrong
+        blocks = np.stack([self.codes[samples], classes], axis=1)[:, :, None] * n_machines + machines
+        return blocks.reshape(len(items), 2 * n_machines), np.hstack([right, -wrong])
+
+    def edges(self, duals: Array) -> Array:
+        """What the duals (n_samples, n_classes) make of every machine, in the shape of the weights."""
+        signed = -duals
+        signed[np.arange(len(duals)), self.codes] += duals.sum(axis=1)
+        return np.einsum("ic,imc->cm" if self.per_class else "ic,imc->m", signed, self.scores, optimize=True)
+
+
+def _solve(margins: _Margins, nu: float, weights: Array, known: NDArray[np.bool_]) -> Combination:
+    """Solve restrictions until one is borne out; `known` collects the rows that were needed."""
+    cap = 1.0 / (nu * margins.shape[0])
+    restriction = _Restriction.around(margins, margins.at(weights), cap, known)
+    rounds, done = 0, False
+    while not done:
+        rounds += 1
+        weights, rho, duals = restriction.solve()
+        values = margins.at(weights)
+        done = restriction.borne_out(values, rho)
+    worst = values.min(axis=1)
+    value = float(-rho + cap * np.maximum(rho - worst, 0.0).sum())
+    by_class = np.zeros((len(margins.codes), margins.scores.shape[2]))
+    np.add.at(by_class, (margins.samples[:, None], margins.rivals), duals)
+    edges = margins.edges(by_class)
+    scale = margins.scale
+    nearest = np.full(len(margins.codes), np.inf)
+    np.minimum.at(nearest, margins.samples, worst)
+    gap = value + float(np.atleast_2d(edges).max(axis=1).sum())
+    return Combination(
+        weights, rho * scale, nearest * scale, by_class, edges * scale, value * scale, gap * scale, rounds
+    )
+
+
+class _Restriction:
+    """The program with rows for some items only.
+
+    An item is *open* (it has a slack variable and one row or more), *below* (its slack is rho minus its margin to one
+    `anchor`, which may become negative) or neither (no slack). Items only ever become open, so this ends.
+    """
+
+    def __init__(self, margins: _Margins, cap: float, known: NDArray[np.bool_], below: NDArray, open_: NDArray) -> None:
+        self.margins = margins
+        self.cap = cap
+        self.known = known
+        self.below = below
+        self.open = open_
+        self.anchor = np.zeros(len(below), dtype=np.intp)
+
+    @classmethod
+    def around(cls, margins: _Margins, values: Array, cap: float, known: NDArray[np.bool_]) -> _Restriction:
+        """Open items are those whose margins are next to the one that a share nu of them misses."""
+        n = len(values)
+        order = np.argsort(values.min(axis=1), kind="stable")
+        middle = min(int(np.ceil(1.0 / cap)), n)
+        band = int(_BAND_A_WEIGHT * np.prod(margins.weight_shape)) + _BAND_LEAST
+        below, open_ = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
+        below[order[: max(middle - band, 0)]] = True
+        open_[order[max(middle - band, 0) : middle + band]] = True
+        restriction = cls(margins, cap, known, below, open_)
+        restriction.anchor = values.argmin(axis=1)
+        known[np.arange(n), restriction.anchor] |= open_
+        return restriction
+
+    def solve(self) -> tuple[Array, float, Array]:
+        """Weights, rho and the duals of every item and rival. Variables are the weights, rho and the slacks."""
+        items, rivals = np.nonzero(self.known & self.open[:, None])
+        opened, owner = np.unique(items, return_inverse=True)
+        lower = np.flatnonzero(self.below)
+        columns, values = self.margins.rows(items, rivals)
+        places, terms = self.margins.rows(lower, self.anchor[lower])
+        n_weights, n_rows = int(np.prod(self.margins.weight_shape)), len(items)
+        n_variables = n_weights + 1 + len(opened)
+        ones, n_machines = np.ones((n_rows, 1)), self.margins.weight_shape[-1]
+        vectors = np.arange(n_weights).reshape(-1, n_machines)
+        answer = _optimum(
+            n_variables > _MANY_VARIABLES,
+            c=np.concatenate(
+                [
+                    -self.cap * np.bincount(places.ravel(), terms.ravel(), minlength=n_weights),
+                    [self.cap * len(lower) - 1.0],
+                    np.full(len(opened), self.cap),
+                ]
+            ),
+            A_ub=_sparse(
+                np.hstack([columns, np.full((n_rows, 1), n_weights), n_weights + 1 + owner[:, None]]),
+                np.hstack([-values, ones, -ones]),
+                n_variables,
+            ),
+            b_ub=np.zeros(n_rows),
+            A_eq=_sparse(vectors, np.ones(vectors.shape), n_variables),
+            b_eq=np.ones(len(vectors)),
+            bounds=np.array([(0.0, np.inf)] * n_weights + [(-np.inf, np.inf)] + [(0.0, np.inf)] * len(opened)),
+        )
+        duals = np.zeros(self.margins.shape)
+        duals[items, rivals] = np.maximum(-answer.ineqlin.marginals, 0.0)
+        duals[lower, self.anchor[lower]] = self.cap
+        weights = np.maximum(answer.x[:n_weights], 0.0).reshape(self.margins.weight_shape)
+        return weights / weights.sum(axis=-1, keepdims=True), float(answer.x[n_weights]), duals
+
+    def borne_out(self, values: Array, rho: float) -> bool:
+        """Whether the margins (n_items, n_rivals) are as was assumed; if not, what was not is opened."""
+        every = np.arange(len(values))
+        nearest = values.argmin(axis=1)
+        worst, anchored = values[every, nearest], values[every, self.anchor]
+        above = ~self.open & ~self.below & (worst < rho - _VIOLATION)
+        crossed = self.below & (anchored > rho + _VIOLATION)
+        other = self.below & (worst < anchored - _VIOLATION)
+        # An open item has the slack that its rows ask for: a nearer rival without a row would ask for more.
+        seen = np.where(self.known, values, np.inf).min(axis=1)
+        nearer = self.open & (worst < np.minimum(seen, rho) - _VIOLATION)
+        wrong = above | crossed | other | nearer
+        self.known[every, nearest] |= wrong
+        self.known[every, self.anchor] |= crossed | other
+        self.open |= wrong
+        self.below &= ~wrong
+        return not wrong.any()
+
+
+def _sparse(columns: Index, values: Array, n_columns: int) -> csr_array:
+    """A matrix with as many entries in every row: their columns and values, (n_rows, n_entries)."""
+    n_rows, n_entries = columns.shape
+    return csr_array((values.ravel(), columns.ravel(), np.arange(n_rows + 1) * n_entries), (n_rows, n_columns))
+
+
+def _optimum(interior: bool, **program: Any) -> Any:
+    """The answer of HiGHS, by interior points or the simplex method first, and the other one should that fail."""
+    tolerances = {"primal_feasibility_tolerance": _SOLVER_TOLERANCE, "dual_feasibility_tolerance": _SOLVER_TOLERANCE}
+    for method in ("highs-ipm", "highs-ds") if interior else ("highs-ds", "highs-ipm"):
+        answer = linprog(method=method, options=tolerances, **program)
+        if answer.status == 0:
+            return answer
+    raise RuntimeError(f"The linear program for the weights could not be solved: {answer.message}")
