@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from . import datasets, evaluation, images, kernels, labels, machines, solvers, weights
     from .app.tagger import PictureTagger
     from .baselines import MLLS, MLkNN
+    from .boosting import LPB, CGBoost, LPBeta, LPBoost
+    from .infinite import InfiniteKernelClassifier
     from .kernels import KernelBank
     from .mkl import MKLClassifier, MKLRegressor
     from .model_files import load, save
@@ -31,9 +33,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "LPB",
     "MLLS",
+    "CGBoost",
+    "InfiniteKernelClassifier",
     "KernelBank",
     "KernelStack",
+    "LPBeta",
+    "LPBoost",
     "LabelRanker",
     "MKLClassifier",
     "MKLRegressor",
@@ -56,8 +63,13 @@ __all__ = [
 
 _SUBMODULES = frozenset({"datasets", "evaluation", "images", "kernels", "labels", "machines", "solvers", "weights"})
 _HOME_OF = {
+    "CGBoost": "boosting",
+    "InfiniteKernelClassifier": "infinite",
     "KernelBank": "kernels",
     "KernelStack": "views",
+    "LPB": "boosting",
+    "LPBeta": "boosting",
+    "LPBoost": "boosting",
     "LabelRanker": "ranking",
     "MLLS": "baselines",
     "MLkNN": "baselines",
