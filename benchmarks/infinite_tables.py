@@ -154,7 +154,7 @@ def print_tables(records):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path)
-    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--output", type=Path, default=Path("infinite.jsonl"))
     parser.add_argument("--sets", nargs="+", choices=list(TRAINING), default=list(TRAINING))
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--tables", action="store_true")
@@ -166,7 +166,8 @@ def main():
         print_tables(records)
         return
     if arguments.data is None:
-        parser.error("--data FOLDER is needed to run")
+        print("No data: give the folder of the sets with --data. Nothing was run.")
+        return
     done = {(record["set"], record["method"], record["split"]) for record in records}
     for name in arguments.sets:
         run(arguments.data, name, arguments.splits, arguments.output, done)

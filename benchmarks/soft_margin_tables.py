@@ -194,7 +194,8 @@ def main():
     arguments = parser.parse_args()
     if not arguments.tables:
         if arguments.data is None:
-            parser.error("--data is needed, unless --tables")
+            print("No data: give the folder of the two-class sets with --data. Nothing was run.")
+            return
         done = {(line["set"], line["split"]) for line in read(arguments.out)}
         todo = [
             job

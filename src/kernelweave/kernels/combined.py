@@ -15,7 +15,7 @@ def geometric_mean(kernels: KernelBank) -> KernelBank: ...
 @overload
 def geometric_mean(kernels: Mapping[str, Kernel | Sequence[Kernel]] | Sequence[Kernel]) -> Product: ...
 def geometric_mean(kernels: Any) -> KernelBank | Product:
-    """The geometric mean of exponential kernels, ``(K_1 * ... * K_F) ** (1 / F)`` element by element, as one kernel.
+    """The geometric mean of F exponential kernels, the F-th root of their product element by element, as one kernel.
 
     This is the "product kernel" that learned combinations are compared with: the exponential of minus the mean of the
     scaled distances. It is the product of the same kernels with F times their bandwidth, and so it is positive
