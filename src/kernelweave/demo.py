@@ -46,6 +46,7 @@ def main(arguments: list[str] | None = None) -> None:
         truth = write_scenes(new, N_NEW, random_state=1, size=SIZE)
     console.print(f"   Each has some of the labels {', '.join(complete.label_names)}.")
     console.print(f"   {known}/labels.csv has lost {FORGOTTEN:.0%} of them, as when people forget to write some.\n")
+    console.print("   The first run on a machine also compiles the fast parts, about half a minute.")
 
     with _step(console, "2. Training: features, kernels, settings by cross-validation, the model"):
         pictures = read_pictures(known)
