@@ -45,8 +45,8 @@ def main(arguments: list[str] | None = None) -> None:
         complete = write_scenes(known, options.pictures, random_state=0, hidden=FORGOTTEN, size=SIZE)
         truth = write_scenes(new, N_NEW, random_state=1, size=SIZE)
     console.print(f"   Each has some of the labels {', '.join(complete.label_names)}.")
-    console.print(f"   {known}/labels.csv has lost {FORGOTTEN:.0%} of them, as when people forget to write some.\n")
-    console.print("   The first run on a machine also compiles the fast parts, about half a minute.")
+    console.print(f"   {known}/labels.csv has lost {FORGOTTEN:.0%} of them, as when people forget to write some.")
+    console.print("   The first run on a machine also compiles the fast parts, about half a minute.\n")
 
     with _step(console, "2. Training: features, kernels, settings by cross-validation, the model"):
         pictures = read_pictures(known)
