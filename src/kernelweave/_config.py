@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +34,16 @@ def parallel_loop(operations: float) -> Iterator[None]:
             yield
         finally:
             numba.set_num_threads(threads)
+
+
+def progress(verbose: int, what: str, total: int | None = None) -> Callable[[Iterable[Any]], Iterable[Any]]:
+    """Wraps a sequence, or `total` things that come one after the other, in a progress bar; only on a terminal."""
+    if not (verbose and total != 0 and sys.stderr.isatty()):
+        return iter
+    from rich.console import Console
+    from rich.progress import track
+
+    return lambda items: track(items, description=what, total=total, console=Console(stderr=True))
 
 
 def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:

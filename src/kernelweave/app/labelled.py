@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..datasets.picture_sets import PictureSet
-from ..images.pictures import UnreadablePicture, read_file, shown_name
+from ..images.pictures import shown_name
+from ..images.sources import content_of_array, content_of_file
 from ..labels import Labels, Signs, as_labels, is_label_matrix
 
 #: What was left out, and why.
@@ -135,13 +135,9 @@ def align(given: Labelled, names: Sequence[str], single: bool) -> Labelled:
 
 def content_key(picture: Any) -> bytes:
     """SHA-256 of a picture as it is given: of the bytes of its file, or of the array. Empty if it cannot be read."""
-    if isinstance(picture, (str, os.PathLike)):
-        try:
-            return hashlib.sha256(read_file(picture)).digest()
-        except UnreadablePicture:
-            return b""
-    array = np.ascontiguousarray(picture)
-    return hashlib.sha256(f"{array.dtype} {array.shape}".encode() + array.tobytes()).digest()
+    is_file = isinstance(picture, (str, os.PathLike))
+    content = content_of_file(os.fspath(picture))[0] if is_file else content_of_array(np.asarray(picture))
+    return bytes.fromhex(content or "")
 
 
 def picture_name(picture: Any, row: int) -> str:

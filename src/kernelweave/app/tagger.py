@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from .._config import progress
 from .._estimator import BankEstimator
 from ..images.extraction import ImageFeatures
 from ..images.pictures import UnreadablePicture
@@ -304,7 +303,15 @@ class PictureTagger(BaseEstimator):
         if len(folds) < self.folds:
             self.notes_.append(f"{len(folds)} folds were used instead of {self.folds}, because a label is rare")
         stack = kernel_stack(bank, views[rows])
-        choice = choose(settings, self._make, stack, chosen_by, folds, self.single_, self._track("settings"))
+        choice = choose(
+            settings,
+            self._make,
+            stack,
+            chosen_by,
+            folds,
+            self.single_,
+            progress(self.verbose, "settings", len(settings)),
+        )
         if len(rows) == n_pictures:
             return choice
         self.notes_.append(f"settings were chosen on {len(rows)} of the {n_pictures} pictures, to save time and memory")
@@ -312,14 +319,6 @@ class PictureTagger(BaseEstimator):
         best = choice.best
         held_out = held_out_scores(lambda: self._make(bank, best, FINAL_GAP), views, labels, folds)
         return Choice(choice.settings, best, held_out)
-
-    def _track(self, what: str) -> Callable[[Sequence[Any]], Iterable[Any]]:
-        if not (self.verbose and sys.stderr.isatty()):
-            return iter
-        from rich.console import Console
-        from rich.progress import track
-
-        return lambda items: track(items, description=what, console=Console(stderr=True))
 
     # -- new pictures -------------------------------------------------------------------------------------------------
 
@@ -502,15 +501,16 @@ class PictureTagger(BaseEstimator):
             rng = np.random.default_rng(self.random_state)
             views = views[np.sort(rng.choice(len(views), CONTRIBUTION_PICTURES, replace=False))]
         model = self.model_
-        covariances = np.zeros((len(self.label_names_), len(self.view_names_)))
-        total = model._expansion.scores(views, model.weights_[..., model._active], model.dual_coef_.T)
+        weights = model.weights_[..., model._active]
+        parts = np.zeros((len(self.view_names_), len(views), len(self.label_names_)))
+        for place, kernel in enumerate(model._active):
+            alone = np.zeros_like(weights)
+            alone[..., place] = weights[..., place]
+            parts[self.view_of_[kernel]] += model._expansion.scores(views, alone, model.dual_coef_.T)
+        total = parts.sum(axis=0)
         total -= total.mean(axis=0)
         variances = np.square(total).sum(axis=0)
-        for place, kernel in enumerate(model._active):
-            alone = np.zeros_like(model.weights_[..., model._active])
-            alone[..., place] = model.weights_[..., kernel]
-            part = model._expansion.scores(views, alone, model.dual_coef_.T)
-            covariances[:, self.view_of_[kernel]] += (part * total).sum(axis=0)
+        covariances = np.einsum("vik,ik->kv", parts, total)
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(variances[:, None] > 0, covariances / variances[:, None], np.nan)
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 import threading
 import time
 import warnings
@@ -20,7 +19,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from .._config import one_blas_thread
+from .._config import one_blas_thread, progress
 from .._spec import to_spec
 from ..views import Views
 from .base import Array, Feature, Learned
@@ -226,7 +225,7 @@ class Run:
         parallel = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")
         calls = (delayed(_attempt)(function, *job) for job in jobs)
         with _one_thread_each, one_blas_thread(), _closing(parallel(calls)) as attempts:
-            yield map(_result, _progress(self.verbose, what, total)(attempts))
+            yield map(_result, progress(self.verbose, what, total)(attempts))
 
     @contextmanager
     def _saving(self) -> Iterator[Callable[[Mapping[str, Array]], None]]:
@@ -445,12 +444,3 @@ class _OneThreadEach:
 
 
 _one_thread_each = _OneThreadEach()
-
-
-def _progress(verbose: int, what: str, total: int) -> Callable[[Iterable[Any]], Iterable[Any]]:
-    if not (verbose and total and sys.stderr.isatty()):
-        return iter
-    from rich.console import Console
-    from rich.progress import track
-
-    return lambda items: track(items, description=what, total=total, console=Console(stderr=True))

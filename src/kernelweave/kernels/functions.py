@@ -445,7 +445,7 @@ class Joined(Kernel):
     @staticmethod
     def join(out: NDArray, other: NDArray) -> None:
         """Take the values of one more kernel into ``out``."""
-        raise NotImplementedError
+        raise TypeError("a kernel that is made of others says how they are joined")
 
     @staticmethod
     def finish(out: NDArray, n_factors: int) -> None:

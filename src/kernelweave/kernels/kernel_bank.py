@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from .._config import progress
 from ..views import KernelStack, Views, as_views
 from .bank import Bank
-from .fitting import Fitting, Item, Track
+from .fitting import Fitting, Item
 from .functions import Joined, Kernel, Precomputed
 from .steps import normalisation_names, step_names, unwrap
 from .storage import STORAGES
@@ -128,7 +129,7 @@ class KernelBank:
         fitting = Fitting(items, features, self.dtype, normalisation_names(self.normalise), self.check)
         needed = len(items) * packed_length(len(features)) * fitting.dtype.itemsize
         directory = None if self.directory is None else Path(self.directory)
-        return STORAGES[self._chosen_storage(needed)](fitting, directory, self.columns, _progress(verbose))
+        return STORAGES[self._chosen_storage(needed)](fitting, directory, self.columns, progress(verbose, "kernels"))
 
     def __repr__(self) -> str:
         default = KernelBank("precomputed")
@@ -263,12 +264,3 @@ def _with_different_names(items: Iterable[Item]) -> tuple[Item, ...]:
         name = item.name if seen[item.name] == 1 else f"{item.name} #{seen[item.name]}"
         different.append(Item(name, item.view, item.kernel))
     return tuple(different)
-
-
-def _progress(verbose: bool) -> Track:
-    if not (verbose and sys.stderr.isatty()):
-        return iter
-    from rich.console import Console
-    from rich.progress import track
-
-    return lambda groups: track(list(groups), description="kernels", console=Console(stderr=True))
