@@ -197,14 +197,14 @@ def main():
             print("No data: give the folder of the two-class sets with --data. Nothing was run.")
             return
         done = {(line["set"], line["split"]) for line in read(arguments.out)}
-        todo = [
+        left = [
             job
             for job in jobs(arguments.data, arguments.sets, arguments.splits, arguments.noise_splits)
             if (job[0], job[3]) not in done
         ]
         with arguments.out.open("a") as out:
             for lines in Parallel(n_jobs=arguments.jobs, return_as="generator")(
-                delayed(evaluate)(*job) for job in todo
+                delayed(evaluate)(*job) for job in left
             ):
                 out.writelines(json.dumps(line) + "\n" for line in lines)
                 out.flush()

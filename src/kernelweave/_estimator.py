@@ -20,6 +20,7 @@ from .kernels import Bank, Gaussian, KernelBank
 from .machines import Machine, Solution
 from .solvers import PUBLISHED, Saddle, StochasticApproximation, Stopping, run
 from .solvers.pairing import named
+from .solvers.saddle import Point
 from .views import KernelStack, Views, as_views
 from .weights import WeightSet
 from .weights.base import DUST
@@ -43,6 +44,23 @@ class Fit:
     solves: int
     adds: int
     history: NDArray
+
+    @classmethod
+    def of(cls, books: Any, best: Point | None) -> Fit:
+        """What `books` (a `Saddle`, or whatever has its bounds and counts) say of the point it ended at."""
+        assert best is not None
+        effective = best.effective
+        return cls(
+            weights=np.where(effective < DUST * effective.max(), 0.0, effective),
+            coef=best.solution.coef,
+            intercept=best.solution.intercept,
+            objective=books.upper,
+            gap=books.gap,
+            converged=books.converged,
+            solves=books.solves,
+            adds=books.adds,
+            history=books.history,
+        )
 
 
 class BankEstimator(BaseEstimator):
@@ -192,20 +210,7 @@ def solve_task(
     """Find the weights and duals of one problem; a function of its own so that joblib can carry it elsewhere."""
     weights = weights.resolve(bank, machine, Y)
     saddle = run(solver, Saddle(bank, machine, weights, Y, stopping, on_iteration=on_iteration))
-    best = saddle.best
-    assert best is not None
-    effective = best.effective
-    return Fit(
-        weights=np.where(effective < DUST * effective.max(), 0.0, effective),
-        coef=best.solution.coef,
-        intercept=best.solution.intercept,
-        objective=saddle.upper,
-        gap=saddle.gap,
-        converged=saddle.converged,
-        solves=saddle.solves,
-        adds=saddle.adds,
-        history=saddle.history,
-    )
+    return Fit.of(saddle, saddle.best)
 
 
 def held_out_scores(
@@ -213,7 +218,8 @@ def held_out_scores(
 ) -> Array:
     """Scores of every sample by a machine that has not seen it, on one combined kernel; shape of Y.
 
-    Each fold starts from what the fit on all samples found for the samples it keeps.
+    Each fold starts from what the fit on all samples found for the samples it keeps, if the machine can use that: an SVM
+    with an intercept cannot, because these duals no longer sum to zero.
     """
     scores = np.empty_like(Y)
     for train, held in folds:

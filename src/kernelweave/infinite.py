@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils import check_random_state
 
 from ._estimator import Array, Fit
 from .generation import FamilyOracle, Generated, GrowingBank, KernelColumn, Rules, generate
@@ -24,7 +23,6 @@ from .kernels.fitting import Item
 from .machines import Machine
 from .mkl import MKLClassifier
 from .weights import WeightSet, parse_weights
-from .weights.base import DUST
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,8 @@ class InfiniteKernelClassifier(MKLClassifier):
     ----------
     family : Family, list of families, or mapping of view names to either, optional
         By default ``GaussianFamily("single")``. A family is taken on every view, unless it names its views. A
-        `FiniteFamily` is a list of kernels. Standardise features: rates of a family then mean the same for all.
+        `FiniteFamily` is a list of kernels, or "precomputed" ones. Standardise features: rates then mean the same for
+        all of them.
     weights : str or WeightSet, default="l1"
         With "l1" there is an optimum over the whole family. In other sets, such as "l2", the objective falls as long as
         kernels are added (N copies of a kernel are one that is sqrt(N) times as large): the fit stops when it falls by
@@ -160,38 +159,19 @@ class InfiniteKernelClassifier(MKLClassifier):
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> InfiniteKernelClassifier:
-        """Find kernels, and learn their weights and the support vectors.
+    def _check_settings(self) -> None:
+        self._rules()
+        check_weights(parse_weights(self.weights))
 
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in :meth:`MKLClassifier.fit`; precomputed kernels only with ``FiniteFamily("precomputed")``.
-        """
-        if y is None:
-            raise ValueError("This InfiniteKernelClassifier requires y to be passed, but the target y is None.")
-        rules = self._rules()
-        X = self._read(X, reset=True)
-        Y = self._columns(y)
-        check_consistent_length(np.empty(self._n_samples(X)), Y)
-        machine = self._machine(y, sample_weight, len(Y))
-        weights = parse_weights(self.weights)
-        check_weights(weights)
-        learned = np.any(Y > 0, axis=0) & np.any(Y < 0, axis=0)
-        targets = np.where(learned, Y, 0.0)
-        parts = [targets] if self._shared() else [targets[:, [k]] for k in range(Y.shape[1])]
+    def _solve_columns(
+        self, X: Any, machine: Machine, weights: WeightSet, columns: list[Array]
+    ) -> tuple[Bank, list[Fit]]:
         features = self._spec()._features(X)
-        problems = self._generate(features, machine, weights, parts, rules)
-        bank = self._union(features, problems)
-        fits = [problem.fit for problem in problems]
-        self._store(bank, fits, one_vector=self._shared() or (Y.shape[1] == 1 and not self._multilabel))
-        self.intercept_ = np.where(learned, self.intercept_, np.sign(Y.sum(axis=0)))
-        self._never_judged = np.asarray(~Y.any(axis=0))
+        problems = self._generate(features, machine, weights, columns, self._rules())
         self.certified_ = all(problem.certified for problem in problems)
         self.most_violated_ = [problem.violator for problem in problems]
-        if self.probability:
-            self._platt = self._calibrate(bank, machine, Y, targets, fits)
-        return self
+        bank = self._union(features, problems)
+        return bank, [problem.fit for problem in problems]
 
     def _rules(self) -> Rules:
         for name in ("max_kernels", "n_price"):
@@ -286,20 +266,7 @@ def solve_problem(
     bank = GrowingBank(features, dtype, columns)
     oracle = FamilyOracle(all_pieces(spec, features), np.random.default_rng(seed))
     result = generate(bank, oracle, machine, weights, Y, rules, on_round=report)
-    best = result.saddle.best
-    assert best is not None
-    effective = best.effective
-    fit = Fit(
-        weights=np.where(effective < DUST * effective.max(), 0.0, effective),
-        coef=best.solution.coef,
-        intercept=best.solution.intercept,
-        objective=result.upper,
-        gap=result.gap,
-        converged=result.converged,
-        solves=result.solves,
-        adds=result.adds,
-        history=result.history,
-    )
+    fit = Fit.of(result, result.saddle.best)
     return _Problem(fit, bank.items, bank.nodes, result.certified, _violator(result))
 
 

@@ -164,26 +164,36 @@ class MKLClassifier(ClassifierMixin, BankEstimator):
         sample_weight : array of shape (n_samples,), optional
             Multiplies C sample by sample.
         """
+        self._check_settings()
         X = self._read(X, reset=True)
         Y = self._columns(y)
         check_consistent_length(np.empty(self._n_samples(X)), Y)
         machine = self._machine(y, sample_weight, len(Y))
         weights = parse_weights(self.weights)
         shared = self._shared()
-        bank = self._build(X)
         # A column with one side only has nothing to learn: it takes no part, and its constant is set afterwards.
         learned = np.any(Y > 0, axis=0) & np.any(Y < 0, axis=0)
         targets = np.where(learned, Y, 0.0)
         # Weights that no column can change need one combined kernel only: all columns are one problem.
         together = shared or isinstance(weights, OnePoint)
         columns = [targets] if together else [targets[:, [k]] for k in range(Y.shape[1])]
-        fits = self._solve(bank, self._joint(machine, weights, Y.shape[1]), [(weights, part) for part in columns])
+        bank, fits = self._solve_columns(X, self._joint(machine, weights, Y.shape[1]), weights, columns)
         self._store(bank, fits, one_vector=shared or (Y.shape[1] == 1 and not self._multilabel))
         self.intercept_ = np.where(learned, self.intercept_, np.sign(Y.sum(axis=0)))
         self._never_judged = np.asarray(~Y.any(axis=0))
         if self.probability:
             self._platt = self._calibrate(bank, machine, Y, targets, fits)
         return self
+
+    def _check_settings(self) -> None:
+        """Refuse settings of a subclass before the data is looked at."""
+
+    def _solve_columns(
+        self, X: Any, machine: Machine, weights: WeightSet, columns: list[Array]
+    ) -> tuple[Bank, list[Fit]]:
+        """The kernels, and one solved problem for each of some target columns, (n_samples, n_columns)."""
+        bank = self._build(X)
+        return bank, self._solve(bank, machine, [(weights, part) for part in columns])
 
     def _shared(self) -> bool:
         """Whether there is one weight vector for all columns."""

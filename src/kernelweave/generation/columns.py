@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from ..kernels import Bank
 from ..machines import Machine, Solution
 from ..solvers import Saddle, Stopping, run
+from ..solvers.saddle import relative_gap
 from ..weights import WeightSet
 from ..weights.base import DUST
 from ..weights.chosen import Chosen
@@ -149,9 +150,7 @@ class Generated:
     @property
     def gap(self) -> float:
         """Relative gap between the bounds."""
-        if not np.isfinite(self.upper - self.lower):
-            return np.inf
-        return max(self.upper - self.lower, 0.0) / max(abs(self.upper), np.finfo(float).tiny)
+        return relative_gap(self.upper, self.lower)
 
     @property
     def history(self) -> NDArray:

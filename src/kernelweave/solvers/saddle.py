@@ -68,6 +68,13 @@ class Stopping:
 PUBLISHED = Stopping(tol=1e-3, max_iter=40, weight_change=1e-4)
 
 
+def relative_gap(upper: float, lower: float) -> float:
+    """Distance of two bounds on the optimum beside the upper one; infinite as long as one is missing."""
+    if not np.isfinite(upper - lower):
+        return np.inf
+    return max(upper - lower, 0.0) / max(abs(upper), np.finfo(float).tiny)
+
+
 @dataclass
 class Point:
     """Weights, the machine's answer to them, and what both say about the optimum.
@@ -134,9 +141,7 @@ class Saddle:
     @property
     def gap(self) -> float:
         """Relative duality gap reached so far."""
-        if not np.isfinite(self.upper - self.lower):
-            return np.inf
-        return max(self.upper - self.lower, 0.0) / max(abs(self.upper), np.finfo(float).tiny)
+        return relative_gap(self.upper, self.lower)
 
     @property
     def machine_accuracy(self) -> float:
