@@ -218,8 +218,8 @@ def held_out_scores(
 ) -> Array:
     """Scores of every sample by a machine that has not seen it, on one combined kernel; shape of Y.
 
-    Each fold starts from what the fit on all samples found for the samples it keeps, if the machine can use that: an SVM
-    with an intercept cannot, because these duals no longer sum to zero.
+    Each fold starts from what the fit on all samples found for the samples it keeps, if the machine can use that: an
+    SVM with an intercept cannot, because these duals no longer sum to zero.
     """
     scores = np.empty_like(Y)
     for train, held in folds:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -98,12 +99,14 @@ def certificate(problem: BoxDual, v: Array, g: Array) -> tuple[float, Array]:
     return float(_certify(v, g, problem.lower, problem.upper, problem.groups, multipliers)), multipliers
 
 
-def maximise_all(K: NDArray, problems: Sequence[BoxDual], starts: Array, accuracy: float) -> list[BoxSolution]:
+@singledispatch
+def maximise_all(K: Any, problems: Sequence[BoxDual], starts: Array, accuracy: float) -> list[BoxSolution]:
     """Solve several problems on one kernel until each gap is at most `accuracy` beside the primal value.
 
     Parameters
     ----------
     K : array of shape (n, n)
+        Kernels of other types have methods of their own, registered where they are written.
     problems : sequence of m BoxDual
         With the same number of groups; where there is a linear part, the kept sums must be zero.
     starts : array of shape (m, n)
