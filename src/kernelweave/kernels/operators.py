@@ -1,7 +1,7 @@
 """A combined kernel that is no NumPy array, because its numbers are in factors, on another device or on other machines.
 
-What `Bank.combine` returns and a machine solves on is either an array (n, n) or one of these. Functions of machines that
-need more than products are chosen by its type (`functools.singledispatch`).
+What `Bank.combine` returns and a machine solves on is either an array (n, n) or one of these. How a machine solves is
+chosen by its type (`functools.singledispatch`).
 """
 
 from __future__ import annotations
