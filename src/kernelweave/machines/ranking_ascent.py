@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..kernels.operators import Operator, Running
 from ..labels import Signs
 from .base import Array, Machine, Products, Solution, Values, product
 from .ranking_loops import ordered_shares
@@ -34,8 +35,6 @@ _RISE = 1e-12
 _LITTLE = 0.2
 #: Steps in the first face: one more when the dual value rose, half as many when it did not.
 _FIRST_STEPS = 2
-#: Directions for each kernel among which the response of the duals to the weights is sought.
-_RESPONSE_ROUNDS = 2
 #: A direction this much flatter than the steepest is flat but for rounding.
 _FLAT = 1e-12
 #: Power iterations for the direction that the samples have most in common.
@@ -147,7 +146,7 @@ class RankingMachine(Machine):
 
     def solve(self, K: NDArray, Y: Array, start: Solution | None = None, accuracy: float = 1e-3) -> Solution:
         """See :meth:`Machine.solve`; Y holds +1, -1, and 0 for labels never judged. Steps are sweeps."""
-        K = np.ascontiguousarray(K)
+        K = K if isinstance(K, Operator) else np.ascontiguousarray(K)
         signs = np.sign(Y).astype(np.int8, order="C")
         extra = self._prepare(signs)
         work = self._begin(K, signs, extra, start)
@@ -194,12 +193,14 @@ class RankingMachine(Machine):
         return Reached(linear, loss, 0.5 * float(np.einsum("ik,ik->", B, F)))
 
     def _sweep(self, K: NDArray, work: Work) -> None:
+        scores = K.running(work.F) if isinstance(K, Operator) else Running(K, work.F)
         for begin in range(0, len(K), _BLOCK):
             rows = slice(begin, min(begin + _BLOCK, len(K)))
-            F = work.F[rows].astype(np.float64)
+            F = scores.at(rows)
             delta = np.empty_like(F)
-            self._solve_block(np.ascontiguousarray(K[rows, rows]), rows, work, F, delta)
-            add_product(work.F, K, rows, delta)
+            self._solve_block(scores.block(rows), rows, work, F, delta)
+            scores.add(rows, delta)
+        scores.finish()
 
     def _swept(self, K: NDArray, work: Work) -> Values:
         self._sweep(K, work)
@@ -254,24 +255,21 @@ class RankingMachine(Machine):
     def curvature(self, K: NDArray, Y: Array, solution: Solution, bank: Products) -> Array:
         """See :meth:`Machine.curvature`. Only duals inside the face respond to the weights.
 
-        Their response is sought among a few directions for each kernel: a model of the value that is convex, and bends
-        a little less than the value itself.
+        Their response is sought among one direction for each kernel: a model of the value that is convex, and bends a
+        little less than the value itself. A second direction for each costs as much again and saves no step.
         """
         work = solution.state if isinstance(solution.state, Work) else self._resume(K, Y, solution)
         slope = self._slope(work)
         face = self._face(work, slope)
-        pulled = (face.tangent(self._pull(work, force)) for force in bank.products(work.B, np.arange(len(work.B))))
-        forces = left = np.stack([force.ravel().astype(slope.dtype, copy=False) for force in pulled])
-        directions, bent = np.empty((0, slope.size), slope.dtype), np.empty((0, slope.size), slope.dtype)
-        for _ in range(_RESPONSE_ROUNDS):
-            new = [face.precondition(part.reshape(slope.shape)) for part in left]
-            directions = np.vstack([directions, *(along.reshape(1, -1) for along in new)])
-            bent = np.vstack([bent, *(self._bent(face, K, work, along)[1].reshape(1, -1) for along in new)])
-            bends, axes = np.linalg.eigh((directions @ bent.T).astype(np.float64))
-            axes = axes[:, bends > 100 * np.finfo(slope.dtype).eps * bends[-1]]
-            axes /= np.sqrt(bends[len(bends) - axes.shape[1] :])
-            reached = axes.T @ (directions @ forces.T)
-            left = forces - ((axes @ reached).T @ bent).astype(slope.dtype)
+        forces = [
+            face.tangent(self._pull(work, force)).astype(slope.dtype, copy=False)
+            for force in bank.products(work.B, np.arange(len(work.B)))
+        ]
+        directions = [face.precondition(force) for force in forces]
+        bent = [self._bent(face, K, work, along)[1] for along in directions]
+        bends, axes = np.linalg.eigh(_inner_products(directions, bent))
+        kept = bends > 100 * np.finfo(slope.dtype).eps * bends[-1]
+        reached = (axes[:, kept] / np.sqrt(bends[kept])).T @ _inner_products(directions, forces)
         return reached.T @ reached
 
     def _resume(self, K: NDArray, Y: Array, solution: Solution) -> Work:
@@ -298,6 +296,11 @@ class RankingMachine(Machine):
         return self
 
 
+def _inner_products(left: list[NDArray], right: list[NDArray]) -> Array:
+    """Of every array on the left with every array on the right, (len(left), len(right))."""
+    return np.array([[np.vdot(a, b) for b in right] for a in left], dtype=np.float64)
+
+
 def _in_common(K: NDArray) -> tuple[NDArray, float]:
     """`common` and `rest` of a kernel: leading eigenvector times the root of its eigenvalue, mean of the others."""
     common, size = np.ones(len(K), K.dtype), 0.0
@@ -305,17 +308,6 @@ def _in_common(K: NDArray) -> tuple[NDArray, float]:
         common = K @ common
         size = float(np.linalg.norm(common))
         common /= K.dtype.type(size or 1.0)
-    trace = float(np.trace(K, dtype=np.float64))
+    trace = float(K.diagonal().sum(dtype=np.float64))
     rest = max(trace - size, 1e-3 * trace) / len(K)
     return common * K.dtype.type(np.sqrt(size)), rest if rest > 0 else 1.0
-
-
-def add_product(F: NDArray, K: NDArray, rows: slice, delta: Array) -> None:
-    """``F += K[:, rows] delta`` in place, leaving out samples that did not change."""
-    moved = np.flatnonzero(delta.any(axis=1))
-    if len(moved) == 0:
-        return
-    columns, changed = K[:, rows], delta.astype(F.dtype, copy=False)
-    if len(moved) < 0.5 * len(delta):  # K is symmetric, and rows are quicker to gather
-        columns, changed = K[rows][moved].T, changed[moved]
-    F += columns @ changed
