@@ -132,6 +132,20 @@ def test_many_problems_at_once_are_each_problem_by_itself(dtype: Any, n_groups: 
         assert problem.feasible(ours.v, start)
 
 
+def test_a_start_that_points_the_wrong_way() -> None:
+    """Its best multiple is zero, where the optimum of this problem is; a negative one would leave the box."""
+    K = np.array([[1.57, -0.84, -0.43], [-0.84, 1.13, 0.28], [-0.43, 0.28, 1.07]])
+    problem = BoxDual(
+        np.array([-3.62, -0.013, 1.97]),
+        np.array([0.0, 0.0, -1.05]),
+        np.array([1.47, 1.12, 0.0]),
+        np.zeros((0, 3), bool),
+    )
+    (reached,) = maximise_all(K, [problem], np.array([[0.5, 0.4, -0.3]]), 1e-9)
+    np.testing.assert_allclose(reached.v, 0.0, atol=1e-9)
+    np.testing.assert_allclose(reached.g, gradient(K, problem, reached.v), atol=1e-12)
+
+
 def test_problems_that_need_many_steps_go_on_with_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
     Ks, y = binary(120, 1)
     machine, Y = SVM(100.0), np.stack([y, np.where(np.arange(120) % 60 == 0, 1.0, -1.0)], axis=1)

@@ -542,7 +542,7 @@ def _rescale(linear, lower, upper, v, g):
             room = min(room, (upper[i] if v[i] > 0 else lower[i]) / v[i])
     if curvature <= 0 or not np.any(linear):
         return
-    t = min(slope / curvature, room)
+    t = max(min(slope / curvature, room), 0.0)  # on the other side of zero is not the box
     if abs(t - 1) <= _SAME_SCALE:
         return
     for i in range(len(v)):
