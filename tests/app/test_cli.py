@@ -352,7 +352,7 @@ def test_forms_that_do_not_go_together(work, tmp_path, capsys, options):
 
 def test_a_damaged_model(work, tmp_path, capsys):
     data = bytearray((work / "model.kw").read_bytes())
-    data[len(data) // 2] ^= 255
+    data[data.index(b"\x93NUMPY") + 20] ^= 255  # in an array: other bytes of a zip file need not matter
     (tmp_path / "damaged.kw").write_bytes(data)
     assert run("tag", tmp_path / "damaged.kw", work / "new") == 3
     assert "damaged" in capsys.readouterr().err

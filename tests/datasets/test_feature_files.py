@@ -126,7 +126,7 @@ class Explosive:
         ({"x": np.ones((3, 2)), "y": np.ones(3), "Y": np.ones((3, 2))}, "labels are in Y and y"),
         ({"x": np.ones((3, 2)), "z": np.ones((2, 2))}, "view 'z' has 2 rows"),
         ({"x": np.ones(3)}, r"view 'x' must have the shape"),
-        ({"x": np.full((3, 2), np.nan)}, "must be finite"),
+        ({"x": np.array([[0.0, np.nan], [1.0, 2.0]])}, "must be finite"),
         ({"x": np.ones((3, 2)), "Y": np.full((3, 2), 7)}, "'Y' must hold 0 and 1"),
         ({"x": np.ones((3, 2)), "Y": np.ones((3, 2)), "label_names": ["sea"]}, "2 label columns, expected 1"),
         ({"x": np.ones((3, 2)), "y": [0, 1, 5], "label_names": ["a", "b"]}, "from 0 to 5, but there are 2"),
