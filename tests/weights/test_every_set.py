@@ -23,6 +23,7 @@ from kernelweave.weights import (
     Entropy,
     Fixed,
     Grouped,
+    GroupSparse,
     LpBall,
     PowerPenalty,
     Simplex,
@@ -57,6 +58,15 @@ def ball(p: float) -> Callable[[cp.Variable], tuple[list[Any], Any]]:
 def in_groups(b: cp.Variable) -> tuple[list[Any], Any]:
     labels = np.array(groups_of(b.size))
     return [b >= 0, *(cp.sum(b[np.flatnonzero(labels == g)]) == 1 for g in np.unique(labels))], 0.0
+
+
+def pairs_of(n_kernels: int) -> int:
+    return 1 if n_kernels % 2 else 2
+
+
+def sparse_groups(b: cp.Variable, theta: float, q: float) -> tuple[list[Any], Any]:
+    norms = cp.norm(cp.reshape(b, (b.size // pairs_of(b.size), pairs_of(b.size)), order="C"), 2, axis=1)
+    return [b >= 0, norms <= theta, cp.pnorm(norms, q) <= 1], 0.0
 
 
 CASES = [
@@ -131,6 +141,14 @@ CASES = [
         for mu in (0.2, 0.9, 1.0)
     ),
     Case("grouped", lambda s: Grouped(groups_of(s)), in_groups),
+    *(
+        Case(
+            f"sparse groups {theta} {q}",
+            lambda s, theta=theta, q=q: GroupSparse(pairs_of(s), theta, q=q),
+            lambda b, theta=theta, q=q: sparse_groups(b, theta, q),
+        )
+        for theta, q in ((1.0, 1.0), (0.3, 1.0), (0.1, 1.0), (1.0, 2.0))
+    ),
     Case("grouped r=2", lambda s: Grouped(groups_of(s), r=2), in_groups),  # b lies in the same set for every r
 ]
 

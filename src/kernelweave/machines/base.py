@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import singledispatch
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 
 from .._config import one_blas_thread
+from ..kernels.operators import Operator, block_of
 
 Array = NDArray[np.float64]
 
@@ -147,8 +149,10 @@ class Machine(ABC):
         """The same machine for a part of the samples (per-sample settings are cut accordingly)."""
 
 
-def product(K: NDArray, V: Array, block: int = 512) -> Array:
+def product(K: NDArray | Operator, V: Array, block: int = 512) -> Array:
     """``K @ V`` accumulated in float64 without a float64 copy of all of K."""
+    if isinstance(K, Operator):
+        return K.product(V)
     if K.dtype == np.float64:
         return K @ V
     return np.concatenate([K[i : i + block].astype(np.float64) @ V for i in range(0, len(K), block)])
@@ -159,12 +163,14 @@ def blas_threads(size: int) -> AbstractContextManager[Any]:
     return one_blas_thread() if size < _WORTH_THREADS else nullcontext()
 
 
-def projected_curvature(K: NDArray, free: NDArray[np.intp], constraints: Array, R: Array) -> Array:
+@singledispatch
+def projected_curvature(K: Any, free: NDArray[np.intp], constraints: Array, R: Array) -> Array:
     """``R P R'`` with ``P = A^-1 - A^-1 E (E'A^-1 E)^-1 E'A^-1``: curvature of a quadratic under kept sums.
 
     Parameters
     ----------
-    K : array of shape (n, n)
+    K : array of shape (n, n), or an operator of which the block of the free samples fits in memory
+        Other types have methods of their own, registered where they are written.
     free : array of f indices
         ``A = K[free, free]``, positive definite up to rounding.
     constraints : array of shape (n_constraints, f)
@@ -172,26 +178,22 @@ def projected_curvature(K: NDArray, free: NDArray[np.intp], constraints: Array, 
     R : array of shape (n_kernels, f)
     """
     with blas_threads(len(free)):
-        return _projected_curvature(K, free, constraints, R)
-
-
-def _projected_curvature(K: NDArray, free: NDArray[np.intp], constraints: Array, R: Array) -> Array:
-    factor = _factor(K, free)
-    Z = solve_triangular(factor, R.T, lower=True, check_finite=False)
-    H = Z.T @ Z
-    if len(constraints):
-        E = solve_triangular(factor, constraints.T, lower=True, check_finite=False)
-        Q, _ = np.linalg.qr(E)
-        held = Q.T @ Z
-        H -= held.T @ held
-    return H
+        factor = _factor(K, free)
+        Z = solve_triangular(factor, R.T, lower=True, check_finite=False)
+        H = Z.T @ Z
+        if len(constraints):
+            E = solve_triangular(factor, constraints.T, lower=True, check_finite=False)
+            Q, _ = np.linalg.qr(E)
+            held = Q.T @ Z
+            H -= held.T @ held
+        return H
 
 
 def _factor(K: NDArray, free: NDArray[np.intp]) -> Array:
     """Cholesky factor in place; a ridge, grown until the factorisation succeeds, stands in for lost definiteness."""
     ridge = 1e-7 * max(float(K.diagonal()[free].mean()), np.finfo(np.float64).tiny)
     for _ in range(8):
-        A = K[np.ix_(free, free)].astype(np.float64, order="F")
+        A = block_of(K, free, free).astype(np.float64, order="F")
         A[np.diag_indices(len(free))] += ridge
         try:
             return cholesky(A, lower=True, overwrite_a=True, check_finite=False)

@@ -19,9 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..kernels.operators import Operator
 from ..labels import Signs
 from .base import Array, Solution, Values
-from .ranking_ascent import Face, RankingMachine, Work
+from .products import balanced_rows
+from .ranking_ascent import Face, RankingMachine, Work, in_common
 from .ranking_loops import (
     box_block,
     box_loss,
@@ -86,6 +88,31 @@ class MLRL1(RankingMachine):
             raise ValueError(f"box must be 'narrow' or 'wide', got {self.box!r}.")
         if not np.all(np.isfinite(self.ridge)) or np.any(np.asarray(self.ridge) < 0):
             raise ValueError(f"ridge must be finite and not negative, got {self.ridge!r}.")
+
+    def solve(self, K: Any, Y: Array, start: Solution | None = None, accuracy: float = 1e-3) -> Solution:
+        """See :meth:`Machine.solve`. A kernel that is best asked for whole products is, and steps are then rounds."""
+        if not isinstance(K, Operator) or K.sweeps:
+            return super().solve(K, Y, start, accuracy)
+        signs = np.sign(Y).astype(np.int8, order="C")
+        extra = self._prepare(signs)
+        box = (extra["lower"], extra["upper"], extra["ridge"])
+        B, F, gap, rounds = balanced_rows(K, signs, *box, self._start(signs, extra, start), accuracy)
+        work = Work(signs, B, B, F.astype(K.dtype), *in_common(K), extra)
+        linear = float(np.abs(B).sum()) - self._smooth(work, B)
+        quadratic = 0.5 * float(np.einsum("ik,ik->", B, F))
+        return Solution(
+            coef=B,
+            intercept=np.zeros(signs.shape[1]),
+            linear=linear,
+            loss=linear - 2 * quadratic + gap,
+            quadratic=quadratic,
+            steps=rounds,
+            state=work,
+        )
+
+    def _smooth(self, work: Work, B: Array) -> float:
+        """What the ridge takes off the dual value."""
+        return 0.5 * float(work.extra["ridge"] @ (B**2).sum(axis=1))
 
     def _caps(self, signs: Signs) -> tuple[Array, Array]:
         """Largest dual of the relevant and of the irrelevant labels of each sample; zero where there is no pair."""
@@ -152,11 +179,9 @@ class MLRL1(RankingMachine):
         box_block(K, ridge, signs, relevant, irrelevant, F, work.B[rows], shift, delta)
 
     def _terms(self, work: Work, B: Array, F: NDArray) -> tuple[float, float]:
-        ridge = work.extra["ridge"]
-        smooth = 0.0
+        ridge, smooth = work.extra["ridge"], 0.0
         if ridge.any():
-            F = F + ridge[:, None] * B
-            smooth = 0.5 * float(ridge @ (B**2).sum(axis=1))
+            F, smooth = F + ridge[:, None] * B, self._smooth(work, B)
         return float(np.abs(B).sum()) - smooth, box_loss(F, work.signs, *work.extra["caps"]) + smooth
 
     def restrict(self, samples: NDArray[np.intp]) -> MLRL1:

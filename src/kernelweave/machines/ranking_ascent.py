@@ -35,6 +35,8 @@ _RISE = 1e-12
 _LITTLE = 0.2
 #: Steps in the first face: one more when the dual value rose, half as many when it did not.
 _FIRST_STEPS = 2
+#: Share of a force, in the norm of the preconditioner, that is worth a second direction.
+_MUCH_LEFT = 0.03
 #: A direction this much flatter than the steepest is flat but for rounding.
 _FLAT = 1e-12
 #: Power iterations for the direction that the samples have most in common.
@@ -255,8 +257,8 @@ class RankingMachine(Machine):
     def curvature(self, K: NDArray, Y: Array, solution: Solution, bank: Products) -> Array:
         """See :meth:`Machine.curvature`. Only duals inside the face respond to the weights.
 
-        Their response is sought among one direction for each kernel: a model of the value that is convex, and bends a
-        little less than the value itself. A second direction for each costs as much again and saves no step.
+        Their response is sought among one direction for each kernel, and a second one where much is left: a model of
+        the value that is convex, and bends a little less than the value itself.
         """
         work = solution.state if isinstance(solution.state, Work) else self._resume(K, Y, solution)
         slope = self._slope(work)
@@ -267,10 +269,16 @@ class RankingMachine(Machine):
         ]
         directions = [face.precondition(force) for force in forces]
         bent = [self._bent(face, K, work, along)[1] for along in directions]
-        bends, axes = np.linalg.eigh(_inner_products(directions, bent))
-        kept = bends > 100 * np.finfo(slope.dtype).eps * bends[-1]
-        reached = (axes[:, kept] / np.sqrt(bends[kept])).T @ _inner_products(directions, forces)
-        return reached.T @ reached
+        response, second = _Response(directions, bent, forces), []
+        for force, along in zip(forces, directions, strict=True):
+            left = response.left(force)
+            more = face.precondition(left)
+            if np.vdot(left, more) > _MUCH_LEFT * np.vdot(force, along):
+                second.append(more)
+        if not second:
+            return response.energies()
+        bent_again = [self._bent(face, K, work, along)[1] for along in second]
+        return _Response(directions + second, bent + bent_again, forces).energies()
 
     def _resume(self, K: NDArray, Y: Array, solution: Solution) -> Work:
         """The fit that ended in this solution."""
@@ -280,7 +288,7 @@ class RankingMachine(Machine):
     def _begin(self, K: NDArray, signs: Signs, extra: dict[str, Any], start: Solution | None) -> Work:
         """A fit from these duals, with scores in the precision of the kernel."""
         duals = self._start(signs, extra, start)
-        work = Work(signs, duals, np.zeros(signs.shape), np.zeros(signs.shape, K.dtype), *_in_common(K), extra)
+        work = Work(signs, duals, np.zeros(signs.shape), np.zeros(signs.shape, K.dtype), *in_common(K), extra)
         work.B = self._coefficients(work, duals)
         if work.B.any():
             work.F = K @ work.B.astype(K.dtype)
@@ -296,12 +304,33 @@ class RankingMachine(Machine):
         return self
 
 
+class _Response:
+    """The best response to forces among combinations of directions, whose second derivatives are given."""
+
+    def __init__(self, directions: list[NDArray], bent: list[NDArray], forces: list[NDArray]) -> None:
+        self._bent = bent
+        bends, axes = np.linalg.eigh(_inner_products(directions, bent))
+        kept = bends > 100 * np.finfo(directions[0].dtype).eps * bends[-1]
+        self._axes = axes[:, kept] / np.sqrt(bends[kept])
+        self._directions, self._forces = directions, forces
+
+    def left(self, force: NDArray) -> NDArray:
+        """What the response leaves of a force."""
+        shares = self._axes @ (self._axes.T @ _inner_products(self._directions, [force])[:, 0])
+        return force - sum(force.dtype.type(share) * bent for share, bent in zip(shares, self._bent, strict=True))
+
+    def energies(self) -> Array:
+        """Of the responses to each pair of forces, (n_forces, n_forces)."""
+        reached = self._axes.T @ _inner_products(self._directions, self._forces)
+        return reached.T @ reached
+
+
 def _inner_products(left: list[NDArray], right: list[NDArray]) -> Array:
     """Of every array on the left with every array on the right, (len(left), len(right))."""
     return np.array([[np.vdot(a, b) for b in right] for a in left], dtype=np.float64)
 
 
-def _in_common(K: NDArray) -> tuple[NDArray, float]:
+def in_common(K: NDArray | Operator) -> tuple[NDArray, float]:
     """`common` and `rest` of a kernel: leading eigenvector times the root of its eigenvalue, mean of the others."""
     common, size = np.ones(len(K), K.dtype), 0.0
     for _ in range(_POWER_STEPS):

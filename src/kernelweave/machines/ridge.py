@@ -7,12 +7,48 @@ max  v'y - 1/2 sum_i v_i^2 / C_i - 1/2 v'Kv          [1'v = 0 with a bias],     
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import singledispatch
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from ..kernels.operators import Operator
 from .base import Array, Machine, Products, Solution, blas_threads, product
+
+
+class System:
+    """``K + diag(ridge)``, factorised: one matrix of the size of K.
+
+    Parameters
+    ----------
+    K : array of shape (n, n)
+    ridge : array of shape (n,)
+    """
+
+    def __init__(self, K: NDArray, ridge: Array) -> None:
+        whole = K.T.astype(np.float64, order="F")  # the transpose of a symmetric C array is laid out as LAPACK wants
+        whole[np.diag_indices(len(K))] += ridge
+        self._factor = cho_factor(whole, lower=True, overwrite_a=True, check_finite=False)
+
+    def solve(self, B: Array) -> Array:
+        """The solution for right-hand sides of shape (n,) or (n, m)."""
+        return cho_solve(self._factor, B, check_finite=False)
+
+
+@singledispatch
+def system(K: Any, ridge: Array) -> Any:
+    """The factorised system of a kernel; kernels of other types have theirs registered where they are written."""
+    return System(K, ridge)
+
+
+@system.register(Operator)
+def _refused(K: Operator, ridge: Array) -> Any:
+    raise TypeError(
+        f"kernel ridge regression solves one system with the whole kernel, which {type(K).__name__} does not hold: "
+        "build the bank with storage='packed', or with a rank"
+    )
 
 
 @dataclass
@@ -50,12 +86,6 @@ class Ridge(Machine):
     def _ridge(self, n: int) -> Array:
         return 1.0 / (self.C * (np.ones(n) if self.sample_weight is None else self.sample_weight))
 
-    def _factor(self, K: NDArray) -> tuple[NDArray, bool]:
-        """Cholesky factor of K with the ridge on its diagonal; the one matrix of that size this machine makes."""
-        system = K.T.astype(np.float64, order="F")  # the transpose of a symmetric C array is laid out as LAPACK wants
-        system[np.diag_indices(len(K))] += self._ridge(len(K))
-        return cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
-
     def solve(self, K: NDArray, Y: Array, start: Solution | None = None, accuracy: float = 1e-3) -> Solution:
         """See :meth:`Machine.solve`. The system is solved directly, so `start` and `accuracy` have nothing to do."""
         with blas_threads(len(Y)):
@@ -63,11 +93,11 @@ class Ridge(Machine):
 
     def _solve(self, K: NDArray, Y: Array) -> Solution:
         ridge = self._ridge(len(Y))
-        factor = self._factor(K)
-        V = cho_solve(factor, Y, check_finite=False)
+        factor = system(K, ridge)
+        V = factor.solve(Y)
         intercept = np.zeros(Y.shape[1])
         if self.fit_intercept:
-            ones = cho_solve(factor, np.ones(len(Y)), check_finite=False)
+            ones = factor.solve(np.ones(len(Y)))
             intercept = V.sum(axis=0) / ones.sum()
             V -= np.outer(ones, intercept)
         fitted = product(K, V)
@@ -90,11 +120,11 @@ class Ridge(Machine):
     def _curvature(self, K: NDArray, Y: Array, solution: Solution, bank: Products) -> Array:
         everyone = np.arange(len(Y))
         H = np.zeros((bank.n_kernels, bank.n_kernels))
-        factor = self._factor(K) if solution.state is None else solution.state
-        ones = cho_solve(factor, np.ones(len(Y)), check_finite=False)
+        factor = system(K, self._ridge(len(Y))) if solution.state is None else solution.state
+        ones = factor.solve(np.ones(len(Y)))
         for v in solution.coef.T:
             R = bank.products(v, everyone)
-            H += R @ cho_solve(factor, R.T, check_finite=False)
+            H += R @ factor.solve(R.T)
             if self.fit_intercept:
                 held = R @ ones
                 H -= np.outer(held, held) / ones.sum()

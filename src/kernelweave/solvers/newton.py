@@ -35,7 +35,11 @@ def newton(saddle: Saddle) -> None:
     share, idle = 1.0, 0
     while saddle.proceed(point):
         before, origin = saddle.gap, point
-        if idle < _PATIENCE or not bundle.works:
+        if saddle.solves == 1 and _update_first(saddle.weights, len(point.weights)):
+            target = saddle.weights.clean(saddle.weights.update(point.norms))
+            # Often the last step: the machine must be good enough to tell.
+            point = _search(saddle, point, target, saddle.stopping.tol / saddle.gap, bundle)
+        elif idle < _PATIENCE or not bundle.works:
             point = _search(saddle, point, _target(saddle, point), share, bundle)
         if bundle.works and (idle >= _PATIENCE or point is origin):
             with saddle.clock("master"):
@@ -46,6 +50,14 @@ def newton(saddle: Saddle) -> None:
             bundle.add(point)
         # A step that gained nothing was judged too loosely: the next needs a more accurate machine.
         share, idle = (1.0, 0) if saddle.gap < before else (max(0.1 * share, _LEAST_SHARE), idle + 1)
+
+
+def _update_first(weight_set: WeightSet, n_kernels: int) -> bool:
+    """Whether to begin with the closed-form update, which needs no second derivatives.
+
+    Under a cap it sends weights to the cap at once, which is most of what there is to do.
+    """
+    return weight_set.has_update and weight_set.cap(n_kernels) < 1
 
 
 def _target(saddle: Saddle, point: Point) -> Array:

@@ -194,9 +194,13 @@ def named(solver: str | StochasticApproximation) -> tuple[str, Solver]:
     raise TypeError(f"solver must be a name, 'auto' or a StochasticApproximation(...), got {solver!r}.")
 
 
-def choose(weights: WeightSet, machine: Machine | None = None, n_tasks: int = 1) -> str:
-    """The solver that ``solver="auto"`` stands for: what the benchmarks show to need least time."""
-    many = isinstance(machine, HingeMachine) and n_tasks >= _MANY_COLUMNS
+def choose(weights: WeightSet, machine: Machine | None = None, n_tasks: int = 1, blocks: bool = True) -> str:
+    """The solver that ``solver="auto"`` stands for: what the benchmarks show to need least time.
+
+    Second derivatives of hinge-loss machines need blocks of the kernel, which a bank may not have (`Bank.has_blocks`).
+    """
+    hinge = isinstance(machine, HingeMachine)
+    many = hinge and (n_tasks >= _MANY_COLUMNS or not blocks)
     if machine is not None and not machine.additive:
         preferred: tuple[str, ...] = ("level", "cutting-plane")
     elif many and isinstance(weights, Simplex):
@@ -210,7 +214,7 @@ def choose(weights: WeightSet, machine: Machine | None = None, n_tasks: int = 1)
     else:
         preferred = ("newton", "alternating", "mirror-descent", "projected-gradient")
     for name in preferred:
-        if SOLVERS[name].fits(weights):
+        if SOLVERS[name].fits(weights) and (blocks or not hinge or name != "newton"):
             return name
     raise AssertionError(f"no solver is known for {weights!r}")
 
@@ -233,7 +237,7 @@ def run(solver: str | StochasticApproximation, saddle: Saddle) -> Saddle:
     (True, True)
     """
     if solver == "auto":
-        solver = choose(saddle.weights, saddle.machine, saddle.Y.shape[1])
+        solver = choose(saddle.weights, saddle.machine, saddle.Y.shape[1], saddle.bank.has_blocks)
     chosen = check_pairing(solver, saddle.weights, saddle.machine, saddle.Y.shape[1])
     one_kernel = saddle.bank.n_kernels == 1 and not (saddle.weights.has_penalty or saddle.weights.has_scale)
     if isinstance(saddle.weights, OnePoint) or one_kernel:

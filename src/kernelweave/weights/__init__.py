@@ -15,6 +15,7 @@ CappedSimplex     sum b = 1, b <= theta = 1/(nu s)            0                 
 ElasticNet        sum b = 1                                   sum b^2 / (2 theta)                        soft_margin.py
 PowerPenalty      sum b = 1                                   s^(p-1)/p sum b^p, s = 2(p-1)/(theta p)    soft_margin.py
 Grouped           sum b = 1 in each group                     0 (r > 1: factors of the adversary)        grouped.py
+GroupSparse       sum_t ||b_t||_p <= 1, ||b_t||_p <= theta    0                                          group_sparse.py
 LpBall            ||b||_p <= 1                                0                                          lp.py
 TikhonovLp        all b >= 0                                  strength/2 ||b||_p^2                       lp.py
 ElasticNetBall    v sum b + (1-v) sum b^2 <= 1                0                                          elastic.py
@@ -29,6 +30,7 @@ from .capped import CappedSimplex
 from .chosen import Alignment, Best
 from .elastic import BlockElasticNet, ElasticNetBall
 from .fixed import Average, Fixed, Single, Sum
+from .group_sparse import GroupSparse
 from .grouped import Grouped
 from .lp import LpBall, TikhonovLp
 from .parse import parse_weights
@@ -45,6 +47,7 @@ __all__ = [
     "ElasticNetBall",
     "Entropy",
     "Fixed",
+    "GroupSparse",
     "Grouped",
     "LinearConstraints",
     "LpBall",

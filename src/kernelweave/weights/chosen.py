@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from ..kernels.operators import Operator, part_of, product_of
 from .base import Unsupported, Vector, WeightSet
 from .fixed import Fixed
 
@@ -171,7 +172,7 @@ def _best_aligned(products: NDArray[np.float64], targets: Vector) -> Vector:
     return b / total if total > 0.0 else uniform
 
 
-def _cross_validated_score(K: NDArray[Any], Y: NDArray[np.float64], machine: Any, folds: list[Any]) -> float:
+def _cross_validated_score(K: NDArray[Any] | Operator, Y: NDArray[np.float64], machine: Any, folds: list[Any]) -> float:
     """Mean over folds of the merit of a machine trained on the kernel K (n, n)."""
     scores = []
     for train, test in folds:
@@ -180,8 +181,8 @@ def _cross_validated_score(K: NDArray[Any], Y: NDArray[np.float64], machine: Any
             columns = np.flatnonzero((Y[train] > 0).any(axis=0) & (Y[train] < 0).any(axis=0))
         if len(columns) == 0:
             continue
-        solution = machine.restrict(train).solve(K[np.ix_(train, train)], Y[np.ix_(train, columns)])
-        decision = K[np.ix_(test, train)] @ solution.coef + solution.intercept
+        solution = machine.restrict(train).solve(part_of(K, train), Y[np.ix_(train, columns)])
+        decision = product_of(K, test, train, solution.coef) + solution.intercept
         scores.append(machine.merit(decision, Y[np.ix_(test, columns)]))
     if np.isnan(scores).all():
         raise ValueError("Best: no training fold has samples of two classes in any column; give more data.")

@@ -1,0 +1,572 @@
+"""Support vector machine with the squared hinge loss and two weights a sample, one for each label it may have.
+
+min  1/2 |f|^2 + sum_i w+_i max(0, 1 - f_i)^2 + w-_i max(0, 1 + f_i)^2                    f_i = f(x_i) + b
+max  sum_i a+_i + a-_i - a+_i^2 / (4 w+_i) - a-_i^2 / (4 w-_i) - 1/2 v'Kv                 v = a+ - a-
+     over a+, a- >= 0   [1'v = 0 with a bias]
+
+A sample of known label has one of the two weights. Where labels are guesses it has both, in proportion to what is
+believed, and still takes one row only. If all have one, the dual is that of a hard-margin machine on K + diag(1 / 2w),
+which coordinate steps solve (``decomposition.py``). Else, and to finish, there is Newton's method for the primal, which
+is piecewise quadratic: with W the sum of the weights whose loss is active and t their mean label, on the samples S
+where W > 0,
+
+    (K_SS + diag(1 / 2W)) v_S + b = t_S            [1'v_S = 0]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy.linalg import cholesky
+from scipy.linalg.blas import dtrsv, strsv
+
+from .base import Array, Machine, Products, Solution, Values, blas_threads
+from .decomposition import BoxDual, maximise
+from .svm import SVM
+
+#: Weights below this share of the largest one are zero: they change nothing but the condition of the linear systems.
+_DUST = 1e-12
+#: Newton steps after which a solve gives up; ten are many.
+_MAX_STEPS = 200
+#: The gap of the hard-margin machine overstates ours: coordinate steps pause when it is these shares of the value, to
+#: see whether ours is small enough. After the last pause, or so many steps a sample, Newton's method goes on.
+_GOALS, _COORDINATE_STEPS = (1e-2, 1e-3, 1e-5), 100
+#: Times a step is halved before there is nothing left to gain but rounding.
+_HALVINGS = 25
+#: Conjugate gradients may leave this share of what a Newton step can gain.
+_FORCING = 1e-3
+#: A factorisation costs as much as n_active^2 / (12 * (n_active + n_samples)) products and back-substitutions.
+_ITERATIONS_A_FACTOR = 12
+#: Iterations that even a fresh factor would need at the next step.
+_CHEAP = 2
+
+
+@dataclass
+class Factor:
+    """Cholesky factor of ``K_SS + diag(ridge)`` for samples S."""
+
+    samples: NDArray[np.intp]
+    lower: Array
+    #: Iterations that were spent since on systems it nearly fits.
+    spent: int = 0
+
+    def solve(self, r: Array) -> Array:
+        """Solution of the factored system."""
+        return dtrsv(self.lower, dtrsv(self.lower, r, lower=1), lower=1, trans=1, overwrite_x=1)
+
+    def nearly(self, r: Array) -> Array:
+        """The same in single precision, which halves the memory that is read: good enough for a preconditioner."""
+        return strsv(self._short, strsv(self._short, r.astype(np.float32), lower=1), lower=1, trans=1, overwrite_x=1)
+
+    @cached_property
+    def _short(self) -> NDArray[np.float32]:
+        return self.lower.astype(np.float32, order="F")
+
+
+@dataclass
+class Point(Values):
+    """Where a solve ended; a start for the next one on the same kernel.
+
+    Attributes
+    ----------
+    coef : array of shape (n_samples,)
+        Signed duals v, feasible.
+    intercept : float
+    fitted : array of shape (n_samples,)
+        ``K @ coef``.
+    linear, loss, quadratic : float
+        As in :class:`Solution`.
+    steps : int
+        Newton steps and coordinate steps.
+    factor : Factor, optional
+        The last one that was computed, of these or earlier weights.
+    """
+
+    coef: Array
+    intercept: float
+    fitted: Array
+    linear: float
+    loss: float
+    quadratic: float
+    steps: int = 0
+    factor: Factor | None = field(default=None, repr=False)
+
+    @property
+    def scores(self) -> Array:
+        """Decision values of the samples, shape (n_samples,)."""
+        return self.fitted + self.intercept
+
+
+class WeightedProblem:
+    """One kernel, to be solved for many choices of weights.
+
+    Parameters
+    ----------
+    K : array of shape (n_samples, n_samples), float32 or float64
+        Symmetric and positive semi-definite; must not change while the object is in use.
+    fit_intercept : bool
+
+    Examples
+    --------
+    >>> X = np.array([[-2.0], [-1.0], [1.0], [2.0]])
+    >>> problem = WeightedProblem(X @ X.T)
+    >>> sure = problem.solve(np.array([0.0, 0, 1, 1]), np.array([1.0, 1, 0, 0]))
+    >>> unsure = problem.solve(np.array([0.0, 0.5, 1, 1]), np.array([1.0, 0.5, 0, 0]), start=sure)
+    >>> sure.gap < 1e-8, unsure.primal > sure.primal
+    (True, True)
+    """
+
+    def __init__(self, K: NDArray, fit_intercept: bool = True) -> None:
+        self.K = np.ascontiguousarray(K)
+        self.fit_intercept = fit_intercept
+        self._ridged: NDArray | None = None  # a copy of K with more on its diagonal
+
+    def solve(self, w_plus: Array, w_minus: Array, start: Point | None = None, accuracy: float = 1e-9) -> Point:
+        """Solve for one choice of weights.
+
+        Parameters
+        ----------
+        w_plus, w_minus : arrays of shape (n_samples,)
+            Cost of not being positive, and of not being negative; none below zero.
+        start : Point, optional
+            An earlier solution for this kernel.
+        accuracy : float
+            Largest allowed duality gap, relative to the primal value.
+        """
+        largest = max(float(w_plus.max(initial=0.0)), float(w_minus.max(initial=0.0)))
+        w_plus, w_minus = (np.where(w > _DUST * largest, w, 0.0) for w in (w_plus, w_minus))
+        here = self.start(np.zeros(len(self.K))) if start is None else start
+        here = self._point(here.coef, here.fitted, here.intercept, w_plus, w_minus)
+        factor = None if start is None else start.factor
+        best, steps, newton = self._feasible(here, w_plus, w_minus), 0, 0
+        if best.gap > accuracy * abs(best.primal) and not np.any((w_plus > 0) & (w_minus > 0)):
+            here, steps = self._decompose(best, w_plus, w_minus, accuracy)
+            best = self._feasible(here, w_plus, w_minus)
+        while best.gap > accuracy * abs(best.primal) and newton < _MAX_STEPS:
+            coef, used = self._newton(here, w_plus, w_minus, factor, accuracy)
+            reached = self._along(here, coef, w_plus, w_minus)
+            if reached is None and used is factor:  # an approximate step was too rough: take the exact one
+                coef, used = self._newton(here, w_plus, w_minus, None, accuracy)
+                reached = self._along(here, coef, w_plus, w_minus)
+            factor = used
+            if reached is None:
+                break
+            here, newton = reached, newton + 1
+            best = self._feasible(here, w_plus, w_minus)
+        return replace(best, steps=steps + newton, factor=factor)
+
+    def start(self, coef: Array, intercept: float = 0.0) -> Point:
+        """Any duals, of another kernel perhaps, as a start."""
+        rows = np.flatnonzero(coef)
+        return Point(coef, intercept, self.product(rows, coef[rows]), 0.0, 0.0, 0.0)
+
+    def product(self, rows: NDArray[np.intp], x: Array) -> Array:
+        """``K[:, rows] @ x`` in double precision."""
+        out = np.zeros(len(self.K))
+        _add_rows(self.K, rows, x, out)
+        return out
+
+    # -- decomposition --------------------------------------------------------------------------------------------
+
+    def _decompose(self, here: Point, w_plus: Array, w_minus: Array, accuracy: float) -> tuple[Point, int]:
+        """Coordinate steps from a feasible point where every sample has one label only; and how many they were.
+
+        Then this is a hard-margin machine on ``K + diag(1 / 2w)``. No dual exceeds ``2 sqrt(w J)`` if J is a value of
+        the primal, since no loss exceeds J.
+        """
+        W = w_plus + w_minus
+        ridge = np.divide(0.5, W, out=np.ones(len(W)), where=W > 0)
+        K = self._with_ridge(ridge)
+        signs = np.sign(w_plus - w_minus)
+        steps = 0
+        for share in _GOALS:
+            room = np.maximum(2 * np.sqrt(W * here.primal), np.abs(here.coef))
+            groups = (W > 0)[None][: int(self.fit_intercept)]
+            box = BoxDual(signs, np.where(signs < 0, -room, 0.0), np.where(signs > 0, room, 0.0), groups)
+            goal = share * (here.primal if steps == 0 else max(here.dual, 0.0))
+            g = signs - here.fitted - ridge * here.coef
+            solved = maximise(K, box, here.coef, goal, _COORDINATE_STEPS * len(W), g)
+            moved = solved.v - here.coef
+            changed = np.flatnonzero(moved)
+            fitted = here.fitted + self.product(changed, moved[changed])
+            here = self._point(solved.v, fitted, here.intercept, w_plus, w_minus)
+            steps += max(solved.steps, 1)
+            if here.gap <= accuracy * abs(here.primal):
+                break
+        return here, steps
+
+    def _with_ridge(self, ridge: Array) -> NDArray:
+        if self._ridged is None:
+            self._ridged = self.K.copy()
+        self._ridged[np.diag_indices(len(ridge))] = self.K.diagonal() + ridge
+        return self._ridged
+
+    # -- Newton's method ------------------------------------------------------------------------------------------
+
+    def _newton(
+        self, here: Point, w_plus: Array, w_minus: Array, factor: Factor | None, accuracy: float
+    ) -> tuple[Array, Factor | None]:
+        """The duals the quadratic model around a point has its minimum at, and the factor that is now the last one."""
+        f = here.scores
+        plus, minus = np.where(f < 1, w_plus, 0.0), np.where(f > -1, w_minus, 0.0)
+        W = plus + minus
+        active = np.flatnonzero(W)
+        coef = np.zeros(len(f))
+        if len(active) == 0:
+            return coef, factor
+        system = _System(self, active, 0.5 / W[active], (plus - minus)[active] / W[active])
+        # An old factor is used until the iterations it cost are worth a new one.
+        limit = int(len(active) ** 2 / (_ITERATIONS_A_FACTOR * (len(active) + len(f))))
+        if factor is not None and limit > 2 and factor.spent < limit:
+            solved = system.iterate(here, factor, 0.01 * accuracy * abs(here.primal), limit)
+            if solved is not None:
+                coef[active] = solved
+                return coef, factor
+        factor = system.factor()
+        coef[active] = system.solve(factor)
+        return coef, factor
+
+    def _along(self, here: Point, coef: Array, w_plus: Array, w_minus: Array) -> Point | None:
+        """The full step if it lowers the primal value, else a shorter one; None if none does.
+
+        Any decrease will do: the best part of a step ends at a kink of the loss, and from kink to kink the way is long.
+        """
+        step = coef - here.coef
+        changed = np.flatnonzero(step)
+        if len(changed) == 0:
+            return None
+        move = self.product(changed, step[changed])
+        share = 1.0
+        for _ in range(_HALVINGS):
+            v = coef if share == 1.0 else here.coef + share * step
+            reached = self._point(v, here.fitted + share * move, here.intercept, w_plus, w_minus)
+            if reached.primal < here.primal:
+                return reached
+            share *= 0.5
+        return None
+
+    def _point(self, v: Array, fitted: Array, intercept: float, w_plus: Array, w_minus: Array) -> Point:
+        if self.fit_intercept:
+            intercept = best_intercept(fitted, w_plus, w_minus, intercept)
+        loss, linear = _loss(fitted, intercept, w_plus, w_minus), _linear(v, w_plus, w_minus)
+        return Point(v, intercept, fitted, linear, loss, 0.5 * float(v @ fitted))
+
+    def _feasible(self, here: Point, w_plus: Array, w_minus: Array) -> Point:
+        """The point with its duals on the right side of zero and summing to zero, by changes of few of them.
+
+        A sample without one of its weights cannot pull that way.
+        """
+        v = here.coef
+        wrong = np.flatnonzero(((v > 0) & (w_plus == 0)) | ((v < 0) & (w_minus == 0)))
+        if len(wrong) == 0 and (not self.fit_intercept or abs(v.sum()) <= 1e-13 * np.abs(v).sum()):
+            return here
+        fixed = v.copy()
+        fixed[wrong] = 0.0
+        if self.fit_intercept:
+            fixed = _balanced(fixed, w_plus, w_minus)
+        changed = np.flatnonzero(fixed != v)
+        fitted = here.fitted + self.product(changed, (fixed - v)[changed])
+        return self._point(fixed, fitted, here.intercept, w_plus, w_minus)
+
+
+@dataclass
+class _System:
+    """The linear system of one Newton step; the unknowns are the duals of the active samples."""
+
+    problem: WeightedProblem
+    active: NDArray[np.intp]
+    ridge: Array
+    target: Array
+
+    def factor(self) -> Factor:
+        """Cholesky factor of the matrix, with a ridge, grown until it succeeds, where rounding cost definiteness."""
+        K, active, lost = self.problem.K, self.active, 0.0
+        with blas_threads(len(active)):
+            for _ in range(8):
+                A = K[np.ix_(active, active)].astype(np.float64).T  # symmetric: laid out as LAPACK wants it
+                A[np.diag_indices(len(active))] += self.ridge + lost
+                try:
+                    return Factor(active, cholesky(A, lower=True, overwrite_a=True, check_finite=False))
+                except np.linalg.LinAlgError:
+                    lost = max(100 * lost, 1e-7 * float(K.diagonal()[active].mean()))
+        raise np.linalg.LinAlgError("The kernel matrix is far from positive semi-definite: check the kernel.")
+
+    def solve(self, factor: Factor) -> Array:
+        """The exact solution, by the factor of this very system."""
+        v = factor.solve(self.target)
+        if self.problem.fit_intercept:
+            ones = factor.solve(np.ones(len(v)))
+            v -= v.sum() / ones.sum() * ones
+        return v
+
+    def times(self, x: Array) -> Array:
+        """Product with the matrix."""
+        return self.problem.product(self.active, x)[self.active] + self.ridge * x
+
+    def iterate(self, here: Point, factor: Factor, enough: float, limit: int) -> Array | None:
+        """Conjugate gradients from a point, with an old factor as preconditioner; None if that takes too long.
+
+        Where the weights changed little since the factorisation, a few iterations do. The sum of the duals stays zero:
+        residuals are projected in the metric of the preconditioner.
+        """
+        near = _Preconditioner(self, factor)
+        v = here.coef[self.active]
+        elsewhere = here.coef.copy()
+        elsewhere[self.active] = 0.0
+        dropped = np.flatnonzero(elsewhere)
+        r = self.target - here.fitted[self.active] - self.ridge * v
+        if len(dropped):
+            r += self.problem.product(dropped, here.coef[dropped])[self.active]
+        shift = near.to_zero_sum(v)
+        if shift is not None:
+            v = v + shift
+            r -= self.times(shift)
+        p = z = near.solve(r)
+        rz = float(r @ z)
+        enough = max(enough, 0.5 * _FORCING * rz)
+        for iterations in range(limit):
+            if 0.5 * rz <= enough:
+                factor.spent += max(iterations - _CHEAP, 0)
+                return v
+            q = self.times(p)
+            length = rz / float(p @ q)
+            v = v + length * p
+            r = r - length * q
+            z = near.solve(r)
+            rz, old = float(r @ z), rz
+            p = z + (rz / old) * p
+        return None
+
+
+class _Preconditioner:
+    """An old factor made to fit a system; samples that it does not know have their diagonal entry alone."""
+
+    def __init__(self, system: _System, factor: Factor) -> None:
+        K, active = system.problem.K, system.active
+        place = np.full(len(K), -1)
+        place[factor.samples] = np.arange(len(factor.samples))
+        place = place[active]
+        self.factor = factor
+        self.known = place >= 0
+        self.place = place[self.known]
+        self.fresh = K[active[~self.known], active[~self.known]] + system.ridge[~self.known]
+        self.ones = self._solve(np.ones(len(active))) if system.problem.fit_intercept else None
+
+    def _solve(self, r: Array) -> Array:
+        padded = np.zeros(len(self.factor.samples))
+        padded[self.place] = r[self.known]
+        z = np.empty(len(r))
+        z[self.known] = self.factor.nearly(padded)[self.place]
+        z[~self.known] = r[~self.known] / self.fresh
+        return z
+
+    def solve(self, r: Array) -> Array:
+        """Nearly the solution of the system, with sum zero if there is a bias."""
+        z = self._solve(r)
+        return z if self.ones is None else z - (z.sum() / self.ones.sum()) * self.ones
+
+    def to_zero_sum(self, v: Array) -> Array | None:
+        """What to add to v to make its sum zero; None where nothing is needed."""
+        if self.ones is None or abs(v.sum()) <= 1e-14 * np.abs(v).sum():
+            return None
+        return (-v.sum() / self.ones.sum()) * self.ones
+
+
+def _balanced(v: Array, w_plus: Array, w_minus: Array) -> Array:
+    """Duals that sum to zero: the excess goes to one sample with room for it, or shrinks the heavier side."""
+    excess = float(v.sum())
+    moved = v - excess
+    room = np.where(w_plus * w_minus > 0, np.minimum(w_plus, w_minus), 0.0)
+    room = np.where(moved * v > 0, np.maximum(room, np.minimum(np.abs(v), np.abs(moved))), room)
+    best = int(room.argmax())
+    if room[best] >= abs(excess):
+        v[best] -= excess
+        v[best] -= v.sum()  # once more for the rounding
+        return v
+    heavy = v > 0 if excess > 0 else v < 0
+    return np.where(heavy, v * (1 - excess / v[heavy].sum()), v) if heavy.any() else v
+
+
+def best_intercept(fitted: Array, w_plus: Array, w_minus: Array, start: float = 0.0) -> float:
+    """The bias that minimises the loss of given scores without one, by Newton's method inside a bracket.
+
+    Parameters
+    ----------
+    fitted, w_plus, w_minus : arrays of shape (n_samples,)
+    start : float
+        A guess. Where many values are best (one class only), the first that is found from there.
+    """
+    return _best_intercept(fitted, w_plus, w_minus, start)
+
+
+@dataclass
+class SquaredHinge(Machine):
+    """Support vector machine with the squared hinge loss, with or without a bias.
+
+    Parameters
+    ----------
+    C : float
+        Weight of a squared margin error (there is no factor of one half).
+    fit_intercept : bool
+    sample_weight : array of shape (n_samples,), optional
+        Multiplies C sample by sample; a weight of zero leaves the sample out.
+    class_weight : mapping with the keys -1 and 1, "balanced" or None
+        Multiplies C by side of each label column.
+
+    Examples
+    --------
+    >>> X = np.array([[0.0], [1.0], [3.0], [4.0]])
+    >>> solution = SquaredHinge(C=1e6).solve(X @ X.T, np.array([[-1.0], [-1.0], [1.0], [1.0]]), accuracy=1e-9)
+    >>> round(float(solution.intercept[0]), 4), round(solution.primal, 4)
+    (-2.0, 0.5)
+    """
+
+    C: float = 1.0
+    fit_intercept: bool = True
+    sample_weight: Array | None = None
+    class_weight: Mapping[int, float] | str | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.C < np.inf:
+            raise ValueError(f"C must be positive and finite, got {self.C!r}: it is the cost of a margin error.")
+
+    def weights(self, y: Array) -> tuple[Array, Array]:
+        """The weights w+ and w- of the samples of one label column, each of shape (n_samples,)."""
+        costs = SVM(self.C, self.fit_intercept, self.sample_weight, self.class_weight)._costs(y)
+        return np.where(y > 0, costs, 0.0), np.where(y < 0, costs, 0.0)
+
+    def solve(self, K: NDArray, Y: Array, start: Solution | None = None, accuracy: float = 1e-3) -> Solution:
+        """See :meth:`Machine.solve`."""
+        weights = [self.weights(y) for y in Y.T]
+        return self.solve_weighted(
+            K, np.stack([w for w, _ in weights], axis=1), np.stack([w for _, w in weights], axis=1), start, accuracy
+        )
+
+    def solve_weighted(
+        self, K: NDArray, w_plus: Array, w_minus: Array, start: Solution | None = None, accuracy: float = 1e-3
+    ) -> Solution:
+        """Solve with weights for both labels of every sample, each of shape (n_samples, n_tasks); C has no part in it.
+
+        For many solves on one kernel, :class:`WeightedProblem` remembers more.
+        """
+        problem = WeightedProblem(K, self.fit_intercept)
+        points = []
+        for k in range(w_plus.shape[1]):
+            begin = None if start is None else problem.start(start.coef[:, k].copy(), float(start.intercept[k]))
+            points.append(problem.solve(w_plus[:, k], w_minus[:, k], begin, accuracy))
+        return Solution(
+            coef=np.stack([point.coef for point in points], axis=1),
+            intercept=np.array([point.intercept for point in points]),
+            linear=sum(point.linear for point in points),
+            loss=sum(point.loss for point in points),
+            quadratic=sum(point.quadratic for point in points),
+            steps=sum(point.steps for point in points),
+        )
+
+    def curvature(self, K: NDArray, Y: Array, solution: Solution, bank: Products) -> Array:
+        """See :meth:`Machine.curvature`. Samples that err or lie within the margin respond to the weights."""
+        H = np.zeros((bank.n_kernels, bank.n_kernels))
+        problem = WeightedProblem(K, self.fit_intercept)
+        for y, v in zip(Y.T, solution.coef.T, strict=True):
+            w_plus, w_minus = self.weights(y)
+            active = np.flatnonzero(v)
+            if len(active) == 0:
+                continue
+            factor = _System(problem, active, 0.5 / (w_plus + w_minus)[active], np.sign(v[active])).factor()
+            R = bank.products(v, active)
+            solved = np.stack([factor.solve(row) for row in R])
+            H += R @ solved.T
+            if self.fit_intercept:
+                ones = factor.solve(np.ones(len(active)))
+                held = R @ ones
+                H -= np.outer(held, held) / ones.sum()
+        return H
+
+    def restrict(self, samples: NDArray[np.intp]) -> SquaredHinge:
+        """See :meth:`Machine.restrict`."""
+        return self if self.sample_weight is None else replace(self, sample_weight=self.sample_weight[samples])
+
+
+# --- compiled loops -------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
+def _add_rows(K, rows, x, out):
+    """``out += x @ K[rows]``, four rows at a time: reads only those rows, whatever the precision of K."""
+    n_rows, n = len(rows), len(out)
+    whole = n_rows - n_rows % 4
+    for j in range(0, whole, 4):
+        first, second, third, fourth = K[rows[j]], K[rows[j + 1]], K[rows[j + 2]], K[rows[j + 3]]
+        a, b, c, d = x[j], x[j + 1], x[j + 2], x[j + 3]
+        for i in range(n):
+            out[i] += a * first[i] + b * second[i] + c * third[i] + d * fourth[i]
+    for j in range(whole, n_rows):
+        row, a = K[rows[j]], x[j]
+        for i in range(n):
+            out[i] += a * row[i]
+
+
+@njit(cache=True, nogil=True)
+def _best_intercept(fitted, w_plus, w_minus, b):
+    low, high, last = -np.inf, np.inf, np.inf
+    for _ in range(200):
+        slope, pull = 0.0, 0.0
+        for i in range(len(fitted)):
+            f = fitted[i] + b
+            if f < 1:
+                slope += w_plus[i]
+                pull += w_plus[i] * (1 - f)
+            if f > -1:
+                slope += w_minus[i]
+                pull -= w_minus[i] * (1 + f)
+        near = 1e-15 * (1 + abs(b))
+        if pull > 0:
+            low = b
+        else:
+            high = b
+        if abs(pull) <= near * slope or high - low <= near:
+            break
+        step = pull / slope
+        if low > -np.inf and high < np.inf and (not low < b + step < high or abs(step) > 0.5 * last):
+            step = 0.5 * (low + high) - b
+        last = abs(step)
+        b += step
+    return b
+
+
+@njit(cache=True, nogil=True)
+def _linear(v, w_plus, w_minus):
+    """S of the duals: the largest value over all ways to write v as a difference of non-negative a+ and a-."""
+    total = 0.0
+    for i in range(len(v)):
+        both = w_plus[i] + w_minus[i]
+        if both > 0:
+            plus = (4 * w_minus[i] + v[i]) * w_plus[i] / both
+            minus = (4 * w_plus[i] - v[i]) * w_minus[i] / both
+            if plus < 0:
+                plus, minus = 0.0, -v[i]
+            elif minus < 0:
+                plus, minus = v[i], 0.0
+            total += plus + minus
+            if w_plus[i] > 0:
+                total -= 0.25 * plus * plus / w_plus[i]
+            if w_minus[i] > 0:
+                total -= 0.25 * minus * minus / w_minus[i]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _loss(fitted, b, w_plus, w_minus):
+    total = 0.0
+    for i in range(len(fitted)):
+        f = fitted[i] + b
+        if f < 1:
+            total += w_plus[i] * (1 - f) ** 2
+        if f > -1:
+            total += w_minus[i] * (1 + f) ** 2
+    return total
