@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,12 +20,19 @@ class Views:
     ----------
     arrays : mapping of str to array of shape (n_samples, n_columns of the view)
         Rows are samples, in the same order in every view. ``float32`` and ``float64`` arrays are kept as they are
-        (not copied); integers and booleans become ``float64``.
+        (not copied); integers and booleans become ``float64``. A row that is NaN in all columns of a view says that the
+        sample lacks that view; NaN in a part of a row is an error.
+
+    Attributes
+    ----------
+    device : torch.device or None
+        Where the arrays were, if they were torch tensors: kernels are then computed there.
 
     Notes
     -----
-    ``views["name"]`` is the array of one view. ``views[rows]``, with an integer array, a mask or a slice, is a `Views`
-    of these samples: scikit-learn's splitters and searches index it as they index an array.
+    ``views["name"]`` is the array of one view, with zeros in the rows of samples that lack it (see `present`).
+    ``views[rows]``, with an integer array, a mask or a slice, is a `Views` of these samples: scikit-learn's splitters
+    and searches index it as they index an array.
 
     Examples
     --------
@@ -41,7 +49,13 @@ class Views:
             raise TypeError(f"Views takes a mapping of view names to 2-D arrays, got {type(arrays).__name__}")
         if not arrays:
             raise ValueError("Views needs at least one view, got an empty mapping")
-        self._arrays = {str(name): _checked_view(name, array) for name, array in arrays.items()}
+        self._arrays: dict[str, NDArray] = {}
+        self._absent: dict[str, NDArray] = {}
+        self.device = device_of(arrays)
+        for name, array in arrays.items():
+            self._arrays[str(name)], absent = _checked_view(name, array)
+            if absent.any():
+                self._absent[str(name)] = absent
         first = self.names[0]
         for name, array in self._arrays.items():
             if len(array) != self.n_samples:
@@ -51,10 +65,12 @@ class Views:
                 )
 
     @classmethod
-    def _trusted(cls, arrays: dict[str, NDArray]) -> Views:
+    def _trusted(cls, arrays: dict[str, NDArray], absent: dict[str, NDArray] | None = None) -> Views:
         """Wrap arrays that were checked before."""
         views = cls.__new__(cls)
         views._arrays = arrays
+        views._absent = absent or {}
+        views.device = None
         return views
 
     @property
@@ -72,6 +88,22 @@ class Views:
         """``(n_samples, number of columns of all views together)``."""
         return self.n_samples, sum(array.shape[1] for array in self._arrays.values())
 
+    @property
+    def complete(self) -> bool:
+        """Whether every sample has every view."""
+        return not self._absent
+
+    def present(self, name: str) -> NDArray[np.bool_]:
+        """Which samples have a view: (n_samples,).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> Views({"sift": [[1.0, 2.0], [np.nan, np.nan]], "gist": [[3.0], [4.0]]}).present("sift")
+        array([ True, False])
+        """
+        return ~self._absent[name] if name in self._absent else np.ones(self.n_samples, dtype=bool)
+
     def __len__(self) -> int:
         return self.n_samples
 
@@ -84,7 +116,11 @@ class Views:
                 raise KeyError(f"no view named {key!r}; the views are {', '.join(map(repr, self.names))}")
             return self._arrays[key]
         rows = as_row_index(key, self.n_samples)
-        return Views._trusted({name: array[rows] for name, array in self._arrays.items()})
+        absent = {name: lacking[rows] for name, lacking in self._absent.items()}
+        arrays = {name: array[rows] for name, array in self._arrays.items()}
+        part = Views._trusted(arrays, {name: lacking for name, lacking in absent.items() if lacking.any()})
+        part.device = self.device
+        return part
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{name!r}: {array.shape[1]} columns" for name, array in self._arrays.items())
@@ -192,7 +228,7 @@ class GramRows:
         return GramRows(self.gram, self.ids[rows])
 
 
-def as_views(X: Any, columns: Mapping[str, Any] | None = None) -> Views:
+def as_views(X: Any, columns: Mapping[str, Any] | None = None, incomplete: bool = False) -> Views:
     """Read X, in any of the forms users have, as `Views`.
 
     Parameters
@@ -203,6 +239,8 @@ def as_views(X: Any, columns: Mapping[str, Any] | None = None) -> Views:
         columns without such a prefix form the view ``"x"``.
     columns : mapping of str to slice, list of int or list of column names, optional
         The columns of every view, when X is one array or a frame.
+    incomplete : bool, default=False
+        Whether samples may lack views.
 
     Returns
     -------
@@ -214,6 +252,13 @@ def as_views(X: Any, columns: Mapping[str, Any] | None = None) -> Views:
     >>> as_views(np.ones((3, 5)), columns={"shape": slice(0, 2), "colour": [2, 3, 4]})
     Views(3 samples; 'shape': 2 columns, 'colour': 3 columns)
     """
+    views = _read_views(X, columns)
+    if not incomplete:
+        check_complete(views, "give the view for all samples, or leave these samples out")
+    return views
+
+
+def _read_views(X: Any, columns: Mapping[str, Any] | None) -> Views:
     if isinstance(X, Views):
         return X
     if isinstance(X, KernelStack):
@@ -222,6 +267,10 @@ def as_views(X: Any, columns: Mapping[str, Any] | None = None) -> Views:
         return Views(X)
     if hasattr(X, "columns") and (hasattr(X, "iloc") or hasattr(X, "select")):
         return _frame_views(X, columns)
+    if device_of(X) is not None:
+        views = _read_views(_from_tensor(X), columns)
+        views.device = device_of(X)
+        return views
     array = _checked_matrix(X)
     if columns is None:
         return Views._trusted({"x": array})
@@ -294,7 +343,7 @@ def check_finite(array: NDArray, what: str, first_row: int = 0) -> None:
 def _as_float(array: ArrayLike, what: str) -> NDArray:
     if hasattr(array, "toarray"):
         raise TypeError(f"{what} is a sparse matrix; kernelweave needs dense arrays: call .toarray() on it")
-    dense = np.asarray(array)
+    dense = np.asarray(array if device_of(array) is None else _from_tensor(array))
     if dense.dtype.kind in "biu":
         return dense.astype(np.float64)
     if dense.dtype.kind != "f":
@@ -302,7 +351,37 @@ def _as_float(array: ArrayLike, what: str) -> NDArray:
     return dense if dense.dtype in (np.float32, np.float64) else dense.astype(np.float64)
 
 
-def _checked_view(name: Any, array: ArrayLike) -> NDArray:
+def device_of(X: Any) -> Any:
+    """The torch device of tensors, X itself or the values of a mapping; None if there are none."""
+    torch = sys.modules.get("torch")  # who has tensors has imported it
+    if torch is None:
+        return None
+    arrays = X if isinstance(X, Mapping) else {"X": X}
+    devices = {name: array.device for name, array in arrays.items() if isinstance(array, torch.Tensor)}
+    if len(set(devices.values())) > 1:
+        places = ", ".join(f"{name!r} is on {device}" for name, device in devices.items())
+        raise ValueError(f"the tensors are on different devices ({places}): move them to one, tensor.to(device)")
+    return next(iter(devices.values()), None)
+
+
+def _from_tensor(tensor: Any) -> NDArray:
+    host = tensor.detach().cpu()
+    return (host.float() if host.is_floating_point() and host.element_size() < 4 else host).numpy()
+
+
+def check_complete(views: Views, advice: str) -> None:
+    """Refuse samples that lack a view, naming the first; `advice` says what to do."""
+    for name in views.names:
+        lacking = np.flatnonzero(~views.present(name))
+        if len(lacking):
+            raise ValueError(
+                f"view {name!r} is missing (NaN in all columns) for {len(lacking)} of {len(views)} samples, the first "
+                f"in row {lacking[0]}: {advice}"
+            )
+
+
+def _checked_view(name: Any, array: ArrayLike) -> tuple[NDArray, NDArray]:
+    """A view, and which of its rows are missing; these are filled with zeros in a copy."""
     view = _as_float(array, f"view {name!r}")
     if view.ndim != 2:
         raise ValueError(
@@ -311,8 +390,12 @@ def _checked_view(name: Any, array: ArrayLike) -> NDArray:
         )
     if view.shape[0] == 0 or view.shape[1] == 0:
         raise ValueError(f"view {name!r} is empty: its shape is {view.shape}")
+    absent = np.isnan(view[:, 0])
+    if absent.any():  # most often not, and then the rows need no second look
+        absent = np.isnan(view).all(axis=1)
+        view = np.where(absent[:, None], view.dtype.type(0), view)
     check_finite(view, f"view {name!r}")
-    return view
+    return view, absent
 
 
 def _checked_matrix(X: Any) -> NDArray:

@@ -8,14 +8,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.spatial.distance import pdist
 
 from kernelweave.kernels import (
+    ChiSquared,
+    ChiSquaredGaussian,
+    ChiSquaredGaussianFamily,
     DistanceProductFamily,
     FiniteFamily,
     Gaussian,
     GaussianFamily,
     KernelBank,
     Linear,
+    LinearMapFamily,
     ParametricFamily,
     Polynomial,
     PolynomialFamily,
@@ -24,6 +29,7 @@ from kernelweave.kernels import (
     SampledFamily,
     Scaled,
 )
+from kernelweave.kernels.binning import in_bins
 from kernelweave.kernels.energies import Duals, Exponential
 from kernelweave.kernels.families import BoxPiece, all_pieces
 from kernelweave.kernels.fitting import Fitting
@@ -76,6 +82,9 @@ BOXES = {
     "polynomials": (PolynomialFamily((1, 3), "product"), "x"),
     "distances": (DistanceProductFamily({"x": "euclidean", "h": "chi2"}), ""),
     "cityblock": (DistanceProductFamily("cityblock"), ""),
+    "map": (LinearMapFamily(largest=9.0), "x"),
+    "maps": (LinearMapFamily(rank=2, largest=9.0), "x"),
+    "powers": (ChiSquaredGaussianFamily((-1.0, -0.3, 0.0)), "h"),
     "functions": (ParametricFamily(laplacian, laplacian_gradient, (0.01, 0.01), (5.0, 5.0)), "x"),
     "blend": (ParametricFamily(blend, None, (-1.0,), (0.0,)), "h"),
 }
@@ -115,6 +124,17 @@ def test_gradient_is_that_of_differences(name):
             assert gradient[d] == pytest.approx((up - down) / (2 * width), rel=1e-5, abs=1e-7)
 
 
+def test_second_derivatives_are_those_of_differences():
+    (piece,) = GaussianFamily("product", climb="newton").pieces(features(), "x")
+    assert piece.newton
+    energy, theta = piece.energy(Duals(duals(2))), np.array([0.3, 1.2, 0.05])
+    H = energy.hessian(theta)
+    np.testing.assert_allclose(H, H.T, rtol=1e-10)
+    for d, step in enumerate(1e-5 * np.eye(D)):
+        up, down = (energy.value_and_gradient(theta + sign * step)[1] for sign in (1, -1))
+        np.testing.assert_allclose(H[d], (up - down) / 2e-5, rtol=1e-5, atol=1e-6)
+
+
 def test_gaussian_energy_against_plain_sums():
     """The formula of the books, term by term: T = 1/2 sum_ij v_i v_j exp(-sum_d s_d (x_id - x_jd)^2)."""
     views, v = features(), duals()[:, 0]
@@ -130,6 +150,15 @@ def test_gaussian_energy_against_plain_sums():
     value, gradient = piece.energy(Duals(v[:, None])).value_and_gradient(rates)
     assert value == pytest.approx(plain, rel=1e-12)
     np.testing.assert_allclose(gradient, slope, rtol=1e-10)
+
+
+def test_a_large_rate_is_the_unit_matrix():
+    """Which is why the largest rate is a real choice."""
+    (piece,) = GaussianFamily("single", largest=1e9).pieces(features(), "x")
+    K = bank_of([piece.item((1e9,))], features()).gram(0)
+    np.testing.assert_array_equal(K, np.eye(N))
+    V = duals(2)
+    assert piece.energy(Duals(V)).value_and_gradient(np.array([1e9]))[0] == pytest.approx(0.5 * (V**2).sum())
 
 
 def test_parts_of_a_one_rate_energy():
@@ -149,27 +178,46 @@ def test_parts_of_a_one_rate_energy():
             np.testing.assert_allclose(parts[:, side, order], np.subtract(up, down) / 2e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("tolerated", [1.0, 0.05])
+@pytest.mark.parametrize("tolerated", [1.0, 1e-3, 1e-6])
 def test_pairs_in_bins(tolerated):
     """Few bins stand for many pairs: both parts come out too small, never by more than was tolerated."""
     rng = np.random.default_rng(0)
     X, V = rng.standard_normal((400, 2)), rng.uniform(-1, 1, (400, 1))
-    exact, binned = (Exponential(X, Duals(V), 30.0, error) for error in (0.0, tolerated))
+    exact, binned = (Exponential(pdist(X, "sqeuclidean"), Duals(V), 30.0, error) for error in (0.0, tolerated))
     assert exact.error == 0.0 and binned.error == tolerated
-    assert len(binned._up[0]) < 0.2 * len(exact._up[0])
-    for s in (0.0, 1e-4, 0.01, 0.3, 1.0, 7.0, 30.0):
+    assert len(binned._up[0]) < 0.3 * len(exact._up[0])
+    for s in (0.0, 1e-4, 0.01, 0.3, 1.0, 4.0, 7.0, 30.0):
         lost = [side[0] - other[0] for side, other in zip(exact.parts(s), binned.parts(s), strict=True)]
         assert min(lost) >= -1e-8 and sum(lost) <= tolerated
 
 
+def test_points_of_a_bin_have_its_moments():
+    """Two points stand for all pairs of a bin, to the third power of their distance."""
+    rng = np.random.default_rng(0)
+    D, c = rng.uniform(4.0, 4.99, 1000), rng.uniform(-1, 1, 1000)  # one bin: [4, 5)
+    for (points, weights), side in zip(in_bins(D, c, 30.0, 0.25), (c > 0, c < 0), strict=True):
+        assert len(points) == 2 and points.min() > 4.0 and points.max() < 5.0
+        for power in range(4):
+            assert weights @ points**power == pytest.approx(np.abs(c[side]) @ D[side] ** power, rel=1e-12)
+
+
+def test_a_bin_of_equal_distances_is_that_distance():
+    D, c = np.array([0.0, 0.0, 3.0, 3.0, 3.0, 700.0]), np.array([1.0, 2.0, 1.0, -1.0, 1.0, 5.0])
+    (up, up_weights), (down, down_weights) = in_bins(D, c, 30.0, 2.0**-6)
+    np.testing.assert_allclose(up, [0.0, 3.0, 700.0, 0.0, 3.0, 700.0], rtol=1e-14)
+    np.testing.assert_allclose(up_weights.reshape(2, 3).sum(axis=0), [3.0, 2.0, 5.0])
+    np.testing.assert_allclose(down, 3.0)
+    assert down_weights.sum() == pytest.approx(1.0)
+
+
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 10_000), st.sampled_from(["product", "polynomials", "distances"]))
+@given(st.integers(0, 10_000), st.sampled_from(["product", "polynomials", "distances", "maps", "powers"]))
 def test_kernels_of_a_family_are_positive_with_unit_diagonal(seed, name):
     """So the scale of no kernel is larger than that of another."""
     family, view = BOXES[name]
     views = features(seed)
     rng = np.random.default_rng(seed)
-    piece = family.pieces(views, view)[-1]
+    piece = family.pieces(views, view)[seed % 2 if name == "powers" else -1]
     theta = rng.random(len(piece.high)) ** 4 * piece.high
     K = bank_of([piece.item(tuple(theta))], views).gram(0)
     np.testing.assert_allclose(K.diagonal(), 1.0, atol=1e-12)
@@ -206,6 +254,48 @@ def test_scaled_refuses():
 def test_without_any_rate_a_kernel_is_constant():
     bank = KernelBank({"x": Scaled(Gaussian(gamma=1.0), (0.0,) * D)}, dtype="float64").build(features())
     np.testing.assert_array_equal(bank.gram(0), np.ones((N, N)))
+
+
+# --- between chi-squared and Gaussian ---------------------------------------------------------------------------------
+
+
+def test_ends_of_the_power_are_chi_squared_and_gaussian():
+    views = features()
+    kernels = [ChiSquaredGaussian(-1, gamma=0.7), ChiSquared(gamma=1.4), ChiSquaredGaussian(0.0, gamma=0.7)]
+    bank = KernelBank({"h": [*kernels, Gaussian(gamma=0.7)]}, dtype="float64").build(views)
+    chi, expected_chi, gauss, expected_gauss = (bank.gram(j) for j in range(4))
+    np.testing.assert_allclose(chi, expected_chi, rtol=1e-12)
+    np.testing.assert_allclose(gauss, expected_gauss, rtol=1e-12)
+
+
+def test_a_power_between_is_the_function_it_says():
+    views = features()
+    bank = KernelBank({"h": ChiSquaredGaussian(-0.4, gamma=1.0)}, dtype="float64").build(views)
+    expected = blend(views["h"], views["h"], [-0.4])
+    np.testing.assert_allclose(bank.gram(0), expected, rtol=1e-12)
+    new = features(1)
+    cross = bank.expansion([0], np.arange(6)).cross(new)
+    np.testing.assert_allclose(cross[0], blend(new["h"], views["h"][:6], [-0.4]), rtol=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.floats(-1.0, 0.0), st.floats(-4.0, 3.0))
+def test_every_power_is_positive(seed, power, scale):
+    """At any rate, with zeros and equal rows among the samples."""
+    rng = np.random.default_rng(seed)
+    X = np.round(rng.random((15, 2)) ** 3, 1) * 10.0 ** rng.uniform(-3, 3)
+    K = KernelBank(ChiSquaredGaussian(power, gamma=10.0**scale), dtype="float64", check="never").build(X).gram(0)
+    assert np.linalg.eigvalsh(K)[0] > -1e-10
+
+
+def test_blends_refuse():
+    for bad in (-1.5, 0.1, np.nan, "half", True):
+        with pytest.raises(ValueError, match="power of ChiSquaredGaussian is a number from -1 to 0"):
+            ChiSquaredGaussian(bad)
+    with pytest.raises(ValueError, match="'x' has the negative value"):
+        KernelBank({"x": ChiSquaredGaussian(-0.5)}).build(features())
+    with pytest.raises(ValueError, match="'x' has the negative value"):
+        ChiSquaredGaussianFamily().pieces(features(), "x")
 
 
 # --- functions of a user ----------------------------------------------------------------------------------------------
@@ -293,6 +383,7 @@ def test_a_family_is_taken_on_every_view_or_on_those_named():
     [
         (lambda: GaussianFamily("double"), "kind of GaussianFamily"),
         (lambda: GaussianFamily(largest=0.0), "largest of GaussianFamily"),
+        (lambda: GaussianFamily("product", climb="bisection"), "climb of GaussianFamily"),
         (lambda: PolynomialFamily(()), "at least one degree"),
         (lambda: PolynomialFamily((0,)), "degree"),
         (lambda: PolynomialFamily(kind="separate"), "kind of PolynomialFamily"),
@@ -301,6 +392,10 @@ def test_a_family_is_taken_on_every_view_or_on_those_named():
         (lambda: ParametricFamily(laplacian, low=(1.0,), high=(0.0,)), "low below its high"),
         (lambda: ParametricFamily(laplacian, low=(0.0,), high=(1.0,), starts=((0.1, 0.2),)), "points of 1 numbers"),
         (lambda: FiniteFamily([Gaussian()], draws=0), "draws of FiniteFamily"),
+        (lambda: LinearMapFamily(rank=0), "rank of LinearMapFamily"),
+        (lambda: LinearMapFamily(largest=-1.0), "largest of LinearMapFamily"),
+        (lambda: ChiSquaredGaussianFamily(()), "at least one power"),
+        (lambda: ChiSquaredGaussianFamily((-2.0,)), "power of ChiSquaredGaussianFamily"),
     ],
 )
 def test_bad_families_are_refused(make, message):

@@ -1,10 +1,14 @@
 """Every kernel against its formula: between training samples, and between new and training samples."""
 
+import copy
+import pickle
+
 import naive
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from kernelweave.datasets import make_privileged
 from kernelweave.kernels import (
     AdditiveChiSquared,
     ChiSquared,
@@ -22,6 +26,7 @@ from kernelweave.kernels import (
     Precomputed,
     Product,
 )
+from kernelweave.metric import ITML
 
 
 def cosine(X, Y):
@@ -209,3 +214,109 @@ def test_labels_and_reprs_are_short_and_readable():
     assert repr(Gaussian(metric="chi2")) == "Gaussian(metric='chi2')"
     assert repr(Product({"a": Linear()})) == "Product({'a': Linear()})"
     assert FromFunction(cosine).label == "FromFunction(cosine)"
+
+
+# --- learned metrics --------------------------------------------------------------------------------------------------
+
+
+def some_metric(d=11, rank=11, seed=3):
+    B = np.random.default_rng(seed).standard_normal((d, rank))
+    return B @ B.T
+
+
+@pytest.mark.parametrize("rank", [1, 4, 11])
+@pytest.mark.parametrize("kind", DISTANCE_KERNELS)
+def test_a_learned_metric_is_its_formula(kind, rank, data):
+    train, new = data
+    M = some_metric(rank=rank)
+
+    def squared(A, B):
+        return np.array([[(a - b) @ M @ (a - b) for b in B] for a in A])
+
+    gamma = 1 / (0.5 * squared(train, train)[np.triu_indices(len(train), 1)].mean())
+    formula = {
+        Gaussian: lambda D2: np.exp(-gamma * D2),
+        Laplacian: lambda D2: np.exp(-np.sqrt(gamma * D2)),
+        InverseSquaredDistance: lambda D2: 1 / (gamma * D2 + 1),
+        InverseDistance: lambda D2: 1 / (np.sqrt(gamma * D2) + 1),
+    }[kind]
+    bank = KernelBank(kind(0.5, metric=M), dtype="float64").build(train)
+    assert_allclose(bank.gram(0), formula(squared(train, train)), rtol=1e-6, atol=1e-9)
+    cross = bank.expansion([0], np.arange(len(train))).cross(new)[0]
+    assert_allclose(cross, formula(squared(new, train)), rtol=1e-6, atol=1e-9)
+
+
+def test_the_identity_is_the_euclidean_metric(data):
+    learned, plain = (KernelBank(Gaussian(metric=m), dtype="float64").build(data[0]).gram(0)
+                      for m in (np.eye(11), "euclidean"))  # fmt: skip
+    assert_allclose(learned, plain, rtol=1e-12)
+
+
+def test_what_has_a_metric_is_one(data):
+    class Fitted:
+        metric_ = some_metric()
+
+    kernel = Gaussian(0.5, metric=Fitted())
+    assert kernel == Gaussian(0.5, metric=some_metric())
+    for nothing in (object(), ITML()):
+        with pytest.raises(TypeError, match="fitted estimator with one as metric_"):
+            Gaussian(metric=nothing)
+
+
+def test_a_bank_on_a_distance_that_was_learned():
+    X, _, y = make_privileged(n_identities=4, random_state=0)
+    learned = ITML(max_positives=50, random_state=0).fit(X, y)
+    bank = KernelBank([Gaussian(), Gaussian(metric=learned)], dtype="float64").build(X)
+    mapped = KernelBank(Gaussian(), dtype="float64").build(learned.transform(X))
+    assert bank.names == ("x:Gaussian", "x:Gaussian(metric=learned)")
+    assert_allclose(bank.gram(1), mapped.gram(0), rtol=1e-9)
+
+
+def test_learned_metrics_are_values():
+    M = some_metric()
+    kernel, other = Gaussian(metric=M), Gaussian(metric=2 * M)
+    again = pickle.loads(pickle.dumps(kernel))
+    M[:] = 0  # the kernel has a copy
+    assert kernel == again == copy.deepcopy(kernel) and hash(kernel) == hash(again)
+    assert kernel != other and kernel != Gaussian() and len({kernel, again, other, Gaussian()}) == 3
+    assert repr(kernel) == "Gaussian(metric=LearnedMetric(11 features))"
+    assert Gaussian(2.0, metric=kernel.metric).label == "Gaussian(2, metric=learned)"
+    assert not kernel.metric.matrix.flags.writeable
+
+
+def test_bandwidths_of_a_learned_metric_share_its_distances(data, monkeypatch):
+    from kernelweave.kernels.learned import LearnedMetric
+
+    calls, prepare = [], LearnedMetric.prepare
+    monkeypatch.setattr(LearnedMetric, "prepare", lambda *a: calls.append(1) or prepare(*a))
+    M = some_metric()
+    KernelBank([Gaussian(0.5, metric=M), Gaussian(2.0, metric=M.copy()), Laplacian(metric=M)]).build(data[0])
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    "metric,match",
+    [
+        (np.ones((2, 3)), r"shape \(n_features, n_features\), got \(2, 3\)"),
+        (np.ones(4), "shape"),
+        (np.array([[1.0, 2.0], [0.0, 1.0]]), "symmetric"),
+        (np.diag([1.0, -0.5]), "eigenvalue -0.5"),
+        (-np.eye(2), "eigenvalue -1"),
+        (np.diag([1.0, np.nan]), "finite"),
+        ("manhattan", "is one of"),
+    ],
+)
+def test_bad_metrics_are_refused(metric, match):
+    with pytest.raises(ValueError, match=match):
+        Gaussian(metric=metric)
+
+
+def test_a_metric_of_other_features_is_refused(data):
+    with pytest.raises(ValueError, match="view 'x' has 11 columns, but the metric of its kernel is for 3"):
+        KernelBank(Gaussian(metric=np.eye(3))).build(data[0])
+
+
+def test_a_metric_of_zeros_makes_all_samples_equal(data):
+    with pytest.warns(UserWarning, match="all training samples are equal"):
+        bank = KernelBank(Gaussian(metric=np.zeros((11, 11)))).build(data[0])
+    assert_allclose(bank.gram(0), 1.0)

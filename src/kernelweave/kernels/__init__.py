@@ -1,6 +1,8 @@
 """Kernels: how to write them (`Gaussian`, `ChiSquared`, ...), banks of them (`KernelBank`, `Bank`), and families."""
 
+from .aligned import alignment, polarisation
 from .bank import Bank
+from .blends import ChiSquaredGaussian, ChiSquaredGaussianFamily
 from .combined import geometric_mean
 from .expansion import Expansion
 from .families import DistanceProductFamily, Family, GaussianFamily, ParametricFamily, PolynomialFamily
@@ -21,6 +23,7 @@ from .functions import (
     Product,
 )
 from .kernel_bank import KernelBank
+from .linear_maps import LinearMapFamily
 from .matching import Matching
 from .pools import FiniteFamily, SampledFamily
 from .scaled import Scaled
@@ -30,6 +33,8 @@ __all__ = [
     "AdditiveChiSquared",
     "Bank",
     "ChiSquared",
+    "ChiSquaredGaussian",
+    "ChiSquaredGaussianFamily",
     "DistanceProductFamily",
     "Expansion",
     "Family",
@@ -44,6 +49,7 @@ __all__ = [
     "KernelBank",
     "Laplacian",
     "Linear",
+    "LinearMapFamily",
     "Matching",
     "Mean",
     "Normalised",
@@ -55,5 +61,7 @@ __all__ = [
     "Repaired",
     "SampledFamily",
     "Scaled",
+    "alignment",
     "geometric_mean",
+    "polarisation",
 ]

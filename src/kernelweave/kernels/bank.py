@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,9 @@ class Bank(ABC):
     dtype : numpy.dtype
         Precision of the kernel values.
     """
+
+    #: What joblib is to prefer for problems on this bank that are solved side by side: "processes" or "threads".
+    parallel: str | None = None
 
     def __init__(
         self,
@@ -53,6 +57,11 @@ class Bank(ABC):
     def n_samples(self) -> int:
         """Number of training samples."""
         return len(self._ids)
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether large blocks of a combined kernel are at hand, as second derivatives of the value need them."""
+        return True
 
     @property
     @abstractmethod
@@ -151,6 +160,13 @@ class Bank(ABC):
             self.dtype,
             self._columns,
         )
+
+    def expect(self, n: int) -> None:  # noqa: B027 (most banks do not mind)
+        """Told before so many workers enter `task` side by side."""
+
+    def task(self) -> AbstractContextManager[Any]:
+        """Entered by each of several workers that solve problems on this bank side by side."""
+        return nullcontext()
 
     def __repr__(self) -> str:
         return (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +26,15 @@ def check_finite_kernel(packed: NDArray, name: str) -> None:
     bad = np.flatnonzero(~np.isfinite(packed))
     if len(bad):
         row = int((np.sqrt(8.0 * bad[0] + 1) - 1) / 2)
-        column = int(bad[0]) - row * (row + 1) // 2
-        raise ValueError(
-            f"kernel {name!r} has the value {packed[bad[0]]} between samples {row} and {column}: "
-            "kernels must be finite; scale the features, or use dtype='float64' if single precision overflows"
-        )
+        refuse_value(name, row, int(bad[0]) - row * (row + 1) // 2, float(packed[bad[0]]))
+
+
+def refuse_value(name: str, row: int, column: int, value: float) -> NoReturn:
+    """Refuse a kernel because of one value that is not finite."""
+    raise ValueError(
+        f"kernel {name!r} has the value {value} between samples {row} and {column}: "
+        "kernels must be finite; scale the features, or use dtype='float64' if single precision overflows"
+    )
 
 
 def check_source(quantity: Quantity, rows: Any, view: str) -> None:
@@ -41,7 +45,7 @@ def check_source(quantity: Quantity, rows: Any, view: str) -> None:
             raise ValueError(f"view {view!r} is a precomputed kernel and must be square for training, got {rows.shape}")
         check_symmetric(rows, f"precomputed kernel {view!r}")
     if isinstance(quantity, FunctionQuantity):
-        ids = _subset(len(rows), SUBSET // 5)
+        ids = subset(len(rows), SUBSET // 5)
         values = np.empty((len(ids), len(ids)))
         quantity.block(rows[ids], rows[ids], values)
         if np.isfinite(values).all():  # the whole kernel is checked for that later
@@ -50,17 +54,23 @@ def check_source(quantity: Quantity, rows: Any, view: str) -> None:
 
 def check_positive(packed: NDArray, n: int, name: str) -> None:
     """Refuse a packed kernel with a clearly negative eigenvalue on at most `SUBSET` random samples."""
-    some = _subset(n, SUBSET)
+    some = subset(n, SUBSET)
     block = np.empty((len(some), len(some)))
     gather(packed, some, block)
+    check_positive_block(block, name)
+
+
+def check_positive_block(block: NDArray, name: str) -> None:
+    """Refuse a kernel between some samples with a clearly negative eigenvalue."""
     values = linalg.eigvalsh(block)
     if values[0] < -EIGENVALUE_TOLERANCE * np.abs(values).max():
         raise ValueError(
-            f"kernel {name!r} is not positive semi-definite: on {len(some)} samples its smallest eigenvalue is "
+            f"kernel {name!r} is not positive semi-definite: on {len(block)} samples its smallest eigenvalue is "
             f"{values[0]:.3g}, {-values[0] / np.abs(values).max():.2%} of the largest in size; wrap it as "
             "kernelweave.kernels.Repaired(kernel, method='clip' or 'shift'), or build the bank with check='never'"
         )
 
 
-def _subset(n: int, size: int) -> NDArray:
+def subset(n: int, size: int) -> NDArray:
+    """At most ``size`` of n samples, always the same ones."""
     return np.arange(n) if n <= size else np.sort(np.random.default_rng(0).choice(n, size, replace=False))

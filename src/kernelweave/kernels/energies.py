@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
-from scipy.spatial.distance import pdist, squareform
+from scipy.spatial.distance import squareform
+
+from .._config import FASTMATH
+from .binning import in_bins, width_for, worth_it
 
 Array = NDArray[np.float64]
 #: A value and its first three derivatives.
 Derivatives = tuple[float, float, float, float]
-
-#: Pairs of samples taken at a time, so that several passes over them stay in cache.
-_CHUNK = 1 << 14
-#: Pairs a bin of distances from which sorting them into bins pays, and the widest bins.
-_WORTH_BINS, _WIDEST = 4, 0.1
 
 
 class Energy(Protocol):
@@ -29,6 +28,14 @@ class Energy(Protocol):
 
     def value_and_gradient(self, theta: Array) -> tuple[float, Array]:
         """T and its gradient, (n_parameters,)."""
+
+
+@runtime_checkable
+class SecondOrder(Energy, Protocol):
+    """What a search can climb by Newton's method."""
+
+    def hessian(self, theta: Array) -> Array:
+        """Second derivatives of T, (n_parameters, n_parameters)."""
 
 
 class Duals:
@@ -51,14 +58,19 @@ class Duals:
         """The entries of G between different samples, each pair once, as `scipy.spatial.distance.pdist` has them."""
         return squareform(self.G, checks=False)
 
+    @cached_property
+    def weight_of_pairs(self) -> float:
+        """The sum of their sizes."""
+        return float(np.abs(self.pairs).sum())
+
 
 class Exponential:
     """``T(s) = 1/2 sum_ij G_ij exp(-s D_ij)`` of one rate s: the difference of two convex, decreasing functions.
 
     Parameters
     ----------
-    X : array of shape (n, d)
-        Rows of the samples ``duals.ids``, with the squared Euclidean distances D.
+    D : array of shape (n_pairs,)
+        Distances between the samples ``duals.ids``, each pair once, as `scipy.spatial.distance.pdist` has them.
     duals : Duals
     largest : float
         The largest rate.
@@ -71,66 +83,44 @@ class Exponential:
         P and N in ``T = P - N`` are too small by at most this number, both together.
     """
 
-    def __init__(self, X: Array, duals: Duals, largest: float, tolerated: float = 0.0) -> None:
-        D, c = pdist(X, "sqeuclidean"), duals.pairs
+    def __init__(self, D: Array, duals: Duals, largest: float, tolerated: float = 0.0) -> None:
+        c = duals.pairs
         self._constant = 0.5 * float(np.trace(duals.G))
+        width = width_for(duals.weight_of_pairs, tolerated)
+        self.error = tolerated if worth_it(D, largest, width) else 0.0
         # A pair counts twice, half each time. Pairs that pull up and pairs that pull down are kept apart.
-        sides = [(D[side], np.abs(c[side])) for side in (c > 0, c < 0)]
-        self.error = 0.0
-        width = _bin_width(sum(float(weights.sum()) for _, weights in sides), tolerated)
-        if width > 0 and len(D) > _WORTH_BINS * np.log1p(largest * float(D.max(initial=0.0)) / width) / width:
-            self.error = tolerated
-            sides = [_binned(*side, width / largest, width) for side in sides]
+        if self.error:
+            sides = in_bins(D, c, largest, width)
+        else:
+            sides = [(D[side], np.abs(c[side])) for side in (c > 0, c < 0)]
         self._up, self._down = sides
-        self._buffer = np.empty(min(_CHUNK, max(len(side[0]) for side in sides)))
 
     def parts(self, s: float) -> tuple[Derivatives, Derivatives]:
         """P and N at s, where T = P - N: each with its first three derivatives."""
-        P, slope, bend, jerk = self._sums(self._up, s)
-        return (self._constant + P, slope, bend, jerk), self._sums(self._down, s)
+        (D_up, c_up), (D_down, c_down) = self._up, self._down
+        P, slope, bend, jerk = _sums(D_up, c_up, s)
+        return (self._constant + P, slope, bend, jerk), _sums(D_down, c_down, s)
 
     def value_and_gradient(self, theta: Array) -> tuple[float, Array]:
         """See `Energy`."""
         P, N = self.parts(float(theta[0]))
         return P[0] - N[0], np.array([P[1] - N[1]])
 
-    def _sums(self, pairs: tuple[Array, Array], s: float) -> Derivatives:
-        """``sum c exp(-s D)`` and its derivatives in s."""
-        D, c = pairs
-        total = slope = bend = jerk = 0.0
-        for start in range(0, len(D), _CHUNK):
-            distances = D[start : start + _CHUNK]
-            terms = self._buffer[: len(distances)]
-            np.multiply(distances, -s, out=terms)
-            np.exp(terms, out=terms)
-            terms *= c[start : start + _CHUNK]
-            total += float(terms.sum())
-            terms *= distances
-            slope -= float(terms.sum())
-            terms *= distances
-            bend += float(terms.sum())
-            jerk -= float(terms @ distances)
-        return total, slope, bend, jerk
 
-
-def _bin_width(weight: float, tolerated: float) -> float:
-    """How wide bins of distances may be, in units of the distance, for an error of at most `tolerated`.
-
-    Within a bin ``[lo, lo (1 + w)]`` the mean distance stands for all: exp(-s D) is convex, so its mean is too small by
-    at most ``(s lo w)^2 / 8 exp(-s lo) <= w^2 e^-2 / 2`` whatever s is. The first bin is ``[0, w / largest rate]``,
-    with an error of at most ``w^2 / 8``.
-    """
-    return min(float(np.sqrt(8.0 * tolerated / weight)), _WIDEST) if weight > 0 else 0.0
-
-
-def _binned(D: Array, c: Array, first: float, width: float) -> tuple[Array, Array]:
-    """Mean distances and weights of bins: the first up to `first`, each other up to 1 + `width` times its start."""
-    bins = np.log(np.maximum(D / first, 1.0))
-    bins /= np.log1p(width)
-    numbers = np.ceil(bins).astype(np.int64)
-    weights: Array = np.bincount(numbers, c).astype(np.float64)
-    used = np.flatnonzero(weights)
-    return np.bincount(numbers, c * D)[used] / weights[used], weights[used]
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def _sums(D, c, s):
+    """``sum c exp(-s D)`` and its first three derivatives in s."""
+    total = slope = bend = jerk = 0.0
+    for p in range(len(D)):
+        distance = D[p]
+        term = c[p] * np.exp(-s * distance)
+        total += term
+        term *= distance
+        slope -= term
+        term *= distance
+        bend += term
+        jerk -= term * distance
+    return total, slope, bend, jerk
 
 
 class GaussianProduct:
@@ -151,13 +141,30 @@ class GaussianProduct:
         gradient = np.einsum("ij,ij->j", self._X, M @ self._X) - r @ self._X**2
         return 0.5 * float(r.sum()), gradient
 
+    def hessian(self, theta: Array) -> Array:
+        """Second derivatives, (n_features, n_features): ``1/2 sum_ij M_ij (x_id - x_jd)**2 (x_ie - x_je)**2``."""
+        X, squares = self._X, self._X**2
+        M = gaussian_block(X, theta)
+        M *= self._G
+        # The product of the squares has nine terms; those with i and j exchanged are the same.
+        mixed = squares.T @ (X * (M @ X))
+        H = squares.T @ (M.sum(axis=1)[:, None] * squares) + squares.T @ (M @ squares) - 2.0 * (mixed + mixed.T)
+        for d in range(X.shape[1]):
+            both = X[:, [d]] * X
+            H[d] += 2.0 * np.einsum("ie,ie->e", both, M @ both)
+        return H
+
 
 def gaussian_block(X: Array, rates: Array) -> Array:
     """``exp(-sum_d rates_d (x_d - y_d)**2)`` between all rows: (n, n)."""
     used = np.flatnonzero(rates)
-    scaled = X[:, used] * np.sqrt(rates[used])
-    norms = np.einsum("ij,ij->i", scaled, scaled)
-    K = 2.0 * scaled @ scaled.T
+    return squared_exponential(X[:, used] * np.sqrt(rates[used]))
+
+
+def squared_exponential(X: Array) -> Array:
+    """``exp(-|x - y|**2)`` between all rows: (n, n)."""
+    norms = np.einsum("ij,ij->i", X, X)
+    K = 2.0 * X @ X.T
     K -= norms[:, None]
     K -= norms
     np.minimum(K, 0.0, out=K)

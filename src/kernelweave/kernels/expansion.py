@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._config import one_blas_thread
 from ..views import KernelStack, as_views, check_finite
-from .fitted import LazyRows, NewBlocks, Node, RightRows, all_steps, at_samples, training_rows
+from .fitted import LazyRows, NewBlocks, Node, Partial, RightRows, all_steps, at_samples, training_rows
+from .missing import check_new
 from .quantities import PRECOMPUTED, GramColumns
 
 #: Bytes of kernel values computed at a time.
@@ -46,6 +47,13 @@ class Part:
         """Refuse a part whose pieces do not fit together, which can only come from a file."""
         kept = np.arange(self.n_rows)[self.kept]
         fits = len(self.positions) == len(self.nodes) and kept.shape == (n_samples,)
+        for node in self.nodes:
+            known = self.n_rows
+            if isinstance(node, Partial):
+                fits &= node.positions.shape == node.factors.shape == (self.n_rows,)
+                known = int((node.positions >= 0).sum())
+                fits &= np.array_equal(node.positions[node.positions >= 0], np.arange(known))
+            fits &= all(step.n_samples in (None, known) for step in all_steps(node))
         for leaf in (leaf for node in self.nodes for leaf in node.leaves):
             rows = self.rows[leaf.view]
             if leaf.kernel.quantity is PRECOMPUTED:
@@ -53,8 +61,6 @@ class Part:
             else:
                 fits &= isinstance(rows, np.ndarray) and rows.dtype.kind == "f" and rows.ndim == 2
                 fits &= len(rows) == self.n_rows
-        for step in (step for node in self.nodes for step in all_steps(node)):
-            fits &= step.n_samples in (None, self.n_rows)
         if not fits:
             raise ValueError("its kernels and the training samples they need do not fit together")
 
@@ -224,7 +230,11 @@ class Expansion:
 
     def _read(self, X: Any, kernels: Any) -> tuple[Any, int]:
         """New data as a mapping of view names to rows, checked for the given kernels."""
-        new = as_views(X, self._columns) if self._stack_names is None else self._read_stack(X)
+        new = as_views(X, self._columns, incomplete=True) if self._stack_names is None else self._read_stack(X)
+        partial = [node for part in self._parts for node in part.nodes if isinstance(node, Partial)]
+        check_new(new, "zero" if partial else "error")
+        for view in {view for node in partial for views in node.kernels for view in views}:
+            self._check_there(new, view, "the number of views that a sample has")
         wanted = {int(j) for j in kernels}
         for part in self._parts:
             for j, node in zip(part.positions, part.nodes, strict=True):
@@ -247,20 +257,26 @@ class Expansion:
         return _RawStack(self._stack_names, stack)
 
     @staticmethod
-    def _check_rows(new: Any, view: str, trained: Any, kernel: str) -> None:
+    def _check_there(new: Any, view: str, who: str) -> None:
         if view not in new:
+            raise ValueError(f"view {view!r} is missing from the new data but {who} needs it; it has {list(new.names)}")
+
+    @staticmethod
+    def _check_width(rows: Any, view: str, expected: int) -> None:
+        if rows.shape[1] != expected:
             raise ValueError(
-                f"view {view!r} is missing from the new data but kernel {kernel!r} needs it; it has {list(new.names)}"
+                f"view {view!r} of the new data has {rows.shape[1]} columns, but the kernel was trained with {expected}"
             )
+
+    @classmethod
+    def _check_rows(cls, new: Any, view: str, trained: Any, kernel: str) -> None:
+        cls._check_there(new, view, f"kernel {kernel!r}")
         rows = new[view]
         expected = trained.shape[1] if not isinstance(trained, GramColumns) else trained.n_training
         if isinstance(new, KernelStack):
             assert isinstance(trained, GramColumns)
             expected = trained.n_base
-        if rows.shape[1] != expected:
-            raise ValueError(
-                f"view {view!r} of the new data has {rows.shape[1]} columns, but the kernel was trained with {expected}"
-            )
+        cls._check_width(rows, view, expected)
         if isinstance(new, _RawStack):
             check_finite(rows, f"precomputed kernel {view!r}")
 

@@ -12,10 +12,11 @@ from numpy.typing import DTypeLike, NDArray
 
 from .._config import in_threads
 from .checks import check_finite_kernel, check_positive, check_source
-from .fitted import JoinedNode, Leaf, MeanNode, Node, ProductNode, gram_columns
+from .fitted import JoinedNode, Leaf, MeanNode, Node, Partial, ProductNode, gram_columns
 from .functions import Joined, Kernel
+from .missing import length_factors, present
 from .quantities import PRECOMPUTED, Quantity
-from .steps import fit_step, unwrap
+from .steps import Step, fit_step, unwrap
 from .triangle import diagonal_positions, pack_rows, packed_length, sum_and_squares
 
 ROWS_AT_ONCE = 128  # rows of a quantity computed before they are packed
@@ -62,18 +63,40 @@ class Fitting:
         Normalisations of every kernel, after its own.
     check : {"auto", "always", "never"}
         Which kernels have their eigenvalues checked.
+    missing : {"error", "zero", "rescale"}
+        How kernels of samples that lack a view are completed.
     """
 
     def __init__(
-        self, items: tuple[Item, ...], features: Any, dtype: DTypeLike, normalise: tuple[str, ...], check: str
+        self,
+        items: tuple[Item, ...],
+        features: Any,
+        dtype: DTypeLike,
+        normalise: tuple[str, ...],
+        check: str,
+        missing: str = "error",
     ) -> None:
         self.items = items
         self.features = features
         self.dtype = np.dtype(dtype)
         self.n = len(features)
-        self._normalise = normalise
-        self._check = check
+        self.normalise = normalise
+        self.check = check
+        self.missing = missing
         self.names = tuple(item.name for item in items)
+
+    @property
+    def views(self) -> tuple[tuple[str, ...], ...]:
+        """The views of every kernel."""
+        return tuple(tuple(sorted({str(view) for view, _ in leaves(i.kernel, i.view)})) for i in self.items)
+
+    def patterns(self) -> list[tuple[list[int], NDArray]]:
+        """Kernels that the same samples have the views of, and these samples."""
+        found: dict[bytes, tuple[list[int], NDArray]] = {}
+        for j, views in enumerate(self.views):
+            here = present(self.features, views)
+            found.setdefault(here.tobytes(), ([], np.flatnonzero(here)))[0].append(j)
+        return list(found.values())
 
     def run(self, slot: Callable[[int, bool], NDArray], track: Track = iter) -> tuple[Node, ...]:
         """Fit all kernels.
@@ -93,7 +116,7 @@ class Fitting:
             The fitted kernels, in order.
         """
         nodes: dict[int, Node] = {}
-        for view, quantity, members in track(self._groups()):
+        for view, quantity, members in track(self.groups()):
             if quantity is None:
                 (j,) = members
                 nodes[j] = self._fit(self.items[j], slot(j, False))
@@ -105,7 +128,7 @@ class Fitting:
                 nodes[j] = self._fit(self.items[j], last if j == members[-1] else slot(j, False), base)
         return tuple(nodes[j] for j in range(len(self.items)))
 
-    def _groups(self) -> list[tuple[str, Quantity | None, list[int]]]:
+    def groups(self) -> list[tuple[str, Quantity | None, list[int]]]:
         """Kernels that start from the same quantity of the same view; those made of others stand alone."""
         groups: dict[Any, tuple[str, Quantity | None, list[int]]] = {}
         for j, item in enumerate(self.items):
@@ -119,10 +142,10 @@ class Fitting:
 
     def _fit(self, item: Item, out: NDArray, base: PackedQuantity | None = None) -> Node:
         """Fit one kernel and leave it, packed, in ``out``; check it."""
-        node = self._fit_node(item, out, base, self._normalise)
-        check_finite_kernel(out, item.name)
-        if self._check == "always" or (self._check == "auto" and not item.kernel.positive):
-            check_positive(out, self.n, item.name)
+        node = self._fit_node(item, out, base, self.normalise)
+        self._check_finite(out, item.name)
+        if self.check == "always" or (self.check == "auto" and not item.kernel.positive):
+            self._check_positive(out, item.name)
         return node
 
     def _fit_node(
@@ -136,12 +159,12 @@ class Fitting:
         if base is None:
             base = self._compute(item.view, core.quantity, out, [item])
         rate = core.rate(base.mean, base.mean_square)
-        transform(core, base.packed, rate, out)
+        self._transform(core, base.packed, rate, out)
         return Leaf(item.view, core, rate, self._fit_steps(item.name, (*steps, *normalise), out))
 
     def _fit_factors(self, item: Item, joined: Joined, out: NDArray) -> tuple[Node, ...]:
         nodes = []
-        other = np.empty(out.shape if len(joined.factors) > 1 else 0, out.dtype)
+        other = np.empty(0) if len(joined.factors) == 1 else self._another(out)
         for position, (view, kernel) in enumerate(joined.factors):
             target = out if position == 0 else other
             nodes.append(self._fit_node(Item(item.name, view or item.view, kernel), target))
@@ -152,26 +175,52 @@ class Fitting:
 
     def _fit_steps(self, name: str, steps: tuple[str, ...], out: NDArray) -> tuple:
         if steps:
-            check_finite_kernel(out, name)
-        return tuple(fit_step(step, out, self.n, name) for step in steps)
+            self._check_finite(out, name)
+        return tuple(self._fit_step(step, out, name) for step in steps)
 
     def _compute(self, view: str, quantity: Quantity, out: NDArray, items: list[Item]) -> PackedQuantity:
         """Write a quantity between all training samples into ``out``, packed; take its means where they are needed."""
-        rows = self.features[view]
-        check_source(quantity, rows, view)
-        fill_triangle(rows, quantity, out)
+        check_source(quantity, self.features[view], view)
+        self._fill(view, quantity, out)
         scaled = [item.name for item in items if unwrap(item.kernel)[0].needs_mean]
         if not scaled:
             return PackedQuantity(out, 1.0, 1.0)
-        mean, mean_square = _pair_means(out, self.n)
-        if not (mean > 0 and mean_square > 0):
-            warnings.warn(
-                f"all training samples are equal in view {view!r}, or nearly so: the mean distance for {scaled} "
-                "is 0; 1 is used instead, and the kernel tells nothing about the samples",
-                stacklevel=2,
-            )
-            mean = mean_square = 1.0
-        return PackedQuantity(out, mean, mean_square)
+        return PackedQuantity(out, *usable_means(*self._sums(out), self.n, view, scaled))
+
+    # -- values in packed triangles; a subclass that keeps them elsewhere has its own --------------------------------
+
+    def _another(self, out: NDArray) -> NDArray:
+        """Place for one more kernel."""
+        return np.empty_like(out)
+
+    def _fill(self, view: str, quantity: Quantity, out: NDArray) -> None:
+        """Write a quantity between all training samples into ``out``."""
+        fill_triangle(self.features[view], quantity, out)
+
+    def _sums(self, out: NDArray) -> tuple[float, float]:
+        """Sum and sum of squares over all pairs of different samples of a quantity that is zero on the diagonal."""
+        return sum_and_squares(out)
+
+    def _transform(self, kernel: Kernel, q: NDArray, rate: float, out: NDArray) -> None:
+        transform(kernel, q, rate, out)
+
+    def _fit_step(self, step: str, out: NDArray, name: str) -> Step:
+        """Fit a step on a kernel and apply it there."""
+        return fit_step(step, out, self.n, name)
+
+    def _check_finite(self, out: NDArray, name: str) -> None:
+        check_finite_kernel(out, name)
+
+    def _check_positive(self, out: NDArray, name: str) -> None:
+        check_positive(out, self.n, name)
+
+
+def leaves(kernel: Kernel, view: str | None) -> list[tuple[str | None, Kernel]]:
+    """The kernels on one view that a kernel is made of; the view is None where it is not named."""
+    core, _ = unwrap(kernel)
+    if not isinstance(core, Joined):
+        return [(view, core)]
+    return [leaf for own, factor in core.factors for leaf in leaves(factor, own or view)]
 
 
 def fill_triangle(rows: Any, quantity: Quantity, out: NDArray) -> None:
@@ -195,6 +244,58 @@ def fill_triangle(rows: Any, quantity: Quantity, out: NDArray) -> None:
         out[diagonal_positions(n)] = 0.0
 
 
+def check_features(fitting: Fitting) -> None:
+    """Refuse features that a kernel is not defined for, whether or not its fit looks at them."""
+    for item in fitting.items:
+        for view, leaf in leaves(item.kernel, item.view):
+            leaf.quantity.check(fitting.features[view], str(view))
+
+
+def fit_completed(fitting: Fitting, slot: Callable[[int, bool], NDArray], track: Track) -> tuple[Node, ...]:
+    """`Fitting.run` for data in which samples may lack views, as `fitting.missing` says.
+
+    Every kernel is fitted on the samples that have its views, packed at the front of its slot, and then spread out.
+    """
+    if fitting.missing == "error":
+        return fitting.run(slot, track)
+    check_features(fitting)
+    completed: dict[int, Node] = {}
+    rescaled = fitting.missing == "rescale"
+    kernels = fitting.views if rescaled else ()
+    factors = length_factors(fitting.features, kernels) if rescaled else np.ones(fitting.n)
+    for members, ids in fitting.patterns():
+        some = fitting.features if len(ids) == fitting.n else fitting.features[ids]
+        items = tuple(fitting.items[j] for j in members)
+        part = Fitting(items, some, fitting.dtype, fitting.normalise, fitting.check)
+        nodes = part.run(_front(slot, members, packed_length(len(ids))), track)
+        positions = np.full(fitting.n, -1)
+        positions[ids] = np.arange(len(ids))
+        for j, node in zip(members, nodes, strict=True):
+            spread_triangle(slot(j, False), ids, fitting.n, factors)
+            completed[j] = Partial(node, positions, factors, kernels)
+    return tuple(completed[j] for j in range(len(fitting.items)))
+
+
+def _front(slot: Callable[[int, bool], NDArray], members: list[int], length: int) -> Callable[[int, bool], NDArray]:
+    return lambda j, shared: slot(members[j], shared)[:length]
+
+
+def spread_triangle(packed: NDArray, ids: NDArray, n: int, factors: NDArray) -> None:
+    """Give a kernel of samples `ids`, packed at the front, the rows and columns of n samples in place: zeros elsewhere.
+
+    From the last row to the first, because every row moves towards the end.
+    """
+    above = n
+    for a in range(len(ids) - 1, -1, -1):
+        i = int(ids[a])
+        scale = (factors[i] * factors[ids[: a + 1]]).astype(packed.dtype)
+        row = packed[packed_length(a) : packed_length(a + 1)] * scale
+        packed[packed_length(i) : packed_length(above)] = 0
+        packed[packed_length(i) + ids[: a + 1]] = row
+        above = i
+    packed[: packed_length(above)] = 0
+
+
 def transform(kernel: Kernel, q: NDArray, rate: float, out: NDArray) -> None:
     """Apply the element-wise function of a kernel to packed quantities, chunk by chunk."""
 
@@ -207,10 +308,14 @@ def transform(kernel: Kernel, q: NDArray, rate: float, out: NDArray) -> None:
     in_threads(apply, range(0, len(q), CHUNKS_A_TASK * CHUNK))
 
 
-def _pair_means(packed: NDArray, n: int) -> tuple[float, float]:
-    """Mean and mean square over pairs of different samples of a packed distance (its diagonal is zero)."""
-    pairs = packed_length(n) - n
-    if pairs == 0:
-        return 0.0, 0.0
-    total, squares = sum_and_squares(packed)
-    return total / pairs, squares / pairs
+def usable_means(total: float, squares: float, n: int, view: str, kernels: list[str]) -> tuple[float, float]:
+    """Mean and mean square of a distance over pairs of different samples, from sums over all pairs; 1 instead of 0."""
+    pairs = max(packed_length(n) - n, 1)
+    if total > 0 and squares > 0:
+        return total / pairs, squares / pairs
+    warnings.warn(
+        f"all training samples are equal in view {view!r}, or nearly so: the mean distance for {kernels} "
+        "is 0; 1 is used instead, and the kernel tells nothing about the samples",
+        stacklevel=2,
+    )
+    return 1.0, 1.0

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import quantities
+from .learned import LearnedMetric
 from .quantities import Quantity
 
 _METRICS = {"euclidean": quantities.SQEUCLIDEAN, "cityblock": quantities.CITYBLOCK, "chi2": quantities.CHI2}
@@ -140,24 +141,27 @@ class _DistanceKernel(Kernel):
         When that mean is zero (all samples equal, or one sample), 1 stands in for it, with a warning.
     gamma : float, optional
         Fixed value, not learned from the data.
-    metric : {"euclidean", "cityblock", "chi2"}
-        The distance D; "chi2" is ``1/2 sum (x - y)**2 / (x + y)`` and needs non-negative features.
+    metric : {"euclidean", "cityblock", "chi2"}, or a learned metric
+        The distance D; "chi2" is ``1/2 sum (x - y)**2 / (x + y)`` and needs non-negative features. A positive
+        semi-definite matrix M, or anything fitted that has one as ``metric_``: ``D ** 2 = (x - y)' M (x - y)``.
     """
 
     multiplier: float = 1.0
     gamma: float | None = None
-    metric: str = "euclidean"
+    metric: Any = "euclidean"
 
     def __post_init__(self) -> None:
         _check_positive(self, "multiplier")
         if self.gamma is not None:
             _check_positive(self, "gamma")
-        if self.metric not in _METRICS:
+        if not isinstance(self.metric, str):
+            object.__setattr__(self, "metric", LearnedMetric.of(self.metric))
+        elif self.metric not in _METRICS:
             raise ValueError(f"the metric of {type(self).__name__} is one of {list(_METRICS)}, got {self.metric!r}")
 
     @property
     def quantity(self) -> Quantity:
-        return _METRICS[self.metric]
+        return self.metric if isinstance(self.metric, LearnedMetric) else _METRICS[self.metric]
 
     @property
     def needs_mean(self) -> bool:
@@ -170,7 +174,8 @@ class _DistanceKernel(Kernel):
 
     @property
     def _squared(self) -> bool:
-        return self.metric == "euclidean"  # its quantity is D ** 2, which needs no square root; others give D
+        # The quantity then is D ** 2, which needs no square root; others give D.
+        return isinstance(self.metric, LearnedMetric) or self.metric == "euclidean"
 
     def _of_squared_distance(self, q: NDArray, rate: float, out: NDArray) -> None:
         """Write ``rate * D ** 2`` into ``out``."""
@@ -200,18 +205,22 @@ class Gaussian(_DistanceKernel):
         When that mean is zero (all samples equal, or one sample), 1 stands in for it, with a warning.
     gamma : float, optional
         Fixed value, not learned from the data. A bandwidth sigma is ``gamma = 1 / (2 * sigma ** 2)``.
-    metric : {"euclidean", "cityblock", "chi2"}
-        The distance D. Only the Euclidean one is sure to give a positive semi-definite kernel.
+    metric : {"euclidean", "cityblock", "chi2"}, or a learned metric
+        The distance D. A positive semi-definite matrix M of shape (n_features, n_features), or anything fitted that has
+        one as ``metric_`` (such as :class:`kernelweave.ITML`), is a learned one: ``D ** 2 = (x - y)' M (x - y)``. Only
+        the Euclidean and learned ones are sure to give a positive semi-definite kernel.
 
     Examples
     --------
     >>> Gaussian(0.5).label, Gaussian(gamma=2.0).label
     ('Gaussian(0.5)', 'Gaussian(gamma=2)')
+    >>> Gaussian(metric=np.diag([1.0, 9.0]))
+    Gaussian(metric=LearnedMetric(2 features))
     """
 
     @property
     def positive(self) -> bool:
-        return self.metric == "euclidean"
+        return self._squared
 
     def transform(self, q: NDArray, rate: float, out: NDArray) -> None:
         self._of_squared_distance(q, -rate, out)
@@ -220,7 +229,7 @@ class Gaussian(_DistanceKernel):
 
 @dataclass(frozen=True, repr=False)
 class Laplacian(_DistanceKernel):
-    """``exp(-sqrt(gamma) * D)``, with the parameters of `Gaussian`; positive semi-definite for all three metrics.
+    """``exp(-sqrt(gamma) * D)``, with the parameters of `Gaussian`; positive semi-definite for all metrics.
 
     Examples
     --------
@@ -246,7 +255,7 @@ class InverseSquaredDistance(_DistanceKernel):
 
     @property
     def positive(self) -> bool:
-        return self.metric == "euclidean"
+        return self._squared
 
     def transform(self, q: NDArray, rate: float, out: NDArray) -> None:
         self._of_squared_distance(q, rate, out)
@@ -256,7 +265,7 @@ class InverseSquaredDistance(_DistanceKernel):
 
 @dataclass(frozen=True, repr=False)
 class InverseDistance(_DistanceKernel):
-    """``1 / (sqrt(gamma) * D + 1)``, with the parameters of `Gaussian`; positive semi-definite for all three metrics.
+    """``1 / (sqrt(gamma) * D + 1)``, with the parameters of `Gaussian`; positive semi-definite for all metrics.
 
     Examples
     --------

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -183,22 +184,58 @@ class Shift(Step):
         return None if diagonal is None else diagonal + self.amount
 
 
-def fit_trace(packed: NDArray, n: int, name: str) -> Step:
+class Symmetric(Protocol):
+    """What steps are fitted on: a training kernel, wherever its values are."""
+
+    @property
+    def n(self) -> int:
+        """Training samples."""
+
+    def diagonal(self) -> NDArray:
+        """Its diagonal in double precision, (n,)."""
+
+    def row_sums(self) -> NDArray:
+        """Sums of its rows, (n,)."""
+
+    def dense(self) -> NDArray:
+        """All of it in double precision, (n, n)."""
+
+
+@dataclass(frozen=True)
+class Triangle:
+    """A packed training kernel."""
+
+    packed: NDArray
+    n: int
+
+    def diagonal(self) -> NDArray:
+        return self.packed[diagonal_positions(self.n)].astype(np.float64)
+
+    def row_sums(self) -> NDArray:
+        sums = np.empty(self.n)
+        row_sums(self.packed, sums)
+        return sums
+
+    def dense(self) -> NDArray:
+        full = np.empty((self.n, self.n))
+        gather(self.packed, np.arange(self.n), full)
+        return full
+
+
+def fit_trace(kernel: Symmetric, name: str) -> Step:
     """Mean of the diagonal becomes 1: ``n K / trace(K)``."""
-    return Scale(1.0 / _mean_diagonal(packed, n, name, "trace"))
+    return Scale(1.0 / _mean_diagonal(kernel, name, "trace"))
 
 
-def fit_variance(packed: NDArray, n: int, name: str) -> Step:
+def fit_variance(kernel: Symmetric, name: str) -> Step:
     """Mean squared distance of the training samples to their mean becomes 1."""
-    sums = np.empty(n)
-    row_sums(packed, sums)
-    diagonal = _mean_diagonal(packed, n, name, "variance")
-    return Scale(1.0 / _something_left(diagonal - sums.sum() / n**2, diagonal, name, "variance"))
+    diagonal = _mean_diagonal(kernel, name, "variance")
+    return Scale(1.0 / _something_left(diagonal - kernel.row_sums().sum() / kernel.n**2, diagonal, name, "variance"))
 
 
-def fit_spherical(packed: NDArray, n: int, name: str) -> Step:
+def fit_spherical(kernel: Symmetric, name: str) -> Step:
     """Every diagonal entry becomes 1: ``K_ik / sqrt(K_ii K_kk)``."""
-    diagonal = packed[diagonal_positions(n)].astype(np.float64)
+    diagonal = kernel.diagonal()
     if diagonal.min() <= 0:
         raise ValueError(
             f"kernel {name!r} cannot be given a unit diagonal (spherical): the kernel of sample "
@@ -207,35 +244,34 @@ def fit_spherical(packed: NDArray, n: int, name: str) -> Step:
     return Spherical(1.0 / np.sqrt(diagonal))
 
 
-def fit_center(packed: NDArray, n: int, name: str) -> Step:
+def fit_center(kernel: Symmetric, name: str) -> Step:
     """The training samples get the mean 0 in feature space: ``H K H`` with ``H = I - 1 1' / n``."""
-    sums = np.empty(n)
-    row_sums(packed, sums)
-    diagonal = float(packed[diagonal_positions(n)].mean(dtype=np.float64))
+    sums, n = kernel.row_sums(), kernel.n
+    diagonal = float(kernel.diagonal().mean())
     _something_left(diagonal - sums.sum() / n**2, diagonal, name, "center")
     return Center(sums / n, float(sums.sum() / n**2))
 
 
-def fit_clip(packed: NDArray, n: int, name: str) -> Step:
+def fit_clip(kernel: Symmetric, name: str) -> Step:
     """Negative eigenvalues become 0."""
-    values, vectors = linalg.eigh(_dense(packed, n))
+    values, vectors = linalg.eigh(kernel.dense())
     negative = values < -ROUNDING * np.abs(values).max()
     return Clip(np.ascontiguousarray(vectors[:, negative]), values[negative])
 
 
-def fit_shift(packed: NDArray, n: int, name: str) -> Step:
+def fit_shift(kernel: Symmetric, name: str) -> Step:
     """The most negative eigenvalue becomes 0 by adding its size to the diagonal."""
-    smallest = linalg.eigvalsh(_dense(packed, n), subset_by_index=[0, 0])[0]
+    smallest = linalg.eigvalsh(kernel.dense(), subset_by_index=[0, 0])[0]
     return Shift(max(0.0, -float(smallest)))
 
 
-NORMALISATIONS: dict[str, Callable[[NDArray, int, str], Step]] = {
+NORMALISATIONS: dict[str, Callable[[Symmetric, str], Step]] = {
     "trace": fit_trace,
     "spherical": fit_spherical,
     "variance": fit_variance,
     "center": fit_center,
 }
-REPAIRS: dict[str, Callable[[NDArray, int, str], Step]] = {"clip": fit_clip, "shift": fit_shift}
+REPAIRS: dict[str, Callable[[Symmetric, str], Step]] = {"clip": fit_clip, "shift": fit_shift}
 
 
 @dataclass(frozen=True, repr=False)
@@ -338,7 +374,7 @@ def normalisation_names(steps: str | Sequence[str] | None) -> tuple[str, ...]:
 
 def fit_step(step: str, packed: NDArray, n: int, name: str) -> Step:
     """Fit a step on a packed training kernel and apply it there."""
-    fitted = (NORMALISATIONS | REPAIRS)[step](packed, n, name)
+    fitted = (NORMALISATIONS | REPAIRS)[step](Triangle(packed, n), name)
     fitted.on_triangle(packed)
     return fitted
 
@@ -348,8 +384,8 @@ def _check_kernel(wrapper: Kernel, kernel: object) -> None:
         raise TypeError(f"{type(wrapper).__name__} wraps a kernel, got {kernel!r}")
 
 
-def _mean_diagonal(packed: NDArray, n: int, name: str, step: str) -> float:
-    mean = float(packed[diagonal_positions(n)].mean(dtype=np.float64))
+def _mean_diagonal(kernel: Symmetric, name: str, step: str) -> float:
+    mean = float(kernel.diagonal().mean())
     if not mean > 0:
         raise ValueError(
             f"kernel {name!r} cannot be normalised ({step}): the mean of its diagonal is {mean:.6g}, "
@@ -365,9 +401,3 @@ def _something_left(centred: float, diagonal: float, name: str, step: str) -> fl
             "nothing is left once its mean is taken away; leave it out"
         )
     return centred
-
-
-def _dense(packed: NDArray, n: int) -> NDArray:
-    full = np.empty((n, n))
-    gather(packed, np.arange(n), full)
-    return full

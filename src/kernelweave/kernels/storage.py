@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from . import triangle
 from .bank import Bank
 from .fitted import RightRows, TrainingBlocks, training_rows
-from .fitting import ROWS_AT_ONCE, Fitting, Track
+from .fitting import ROWS_AT_ONCE, Fitting, Track, fit_completed
 from .triangle import packed_length
 
 
@@ -237,29 +237,32 @@ class RecomputedBank(Bank):
 
 def _build_packed(store: Store, fitting: Fitting, columns: Any, track: Track) -> Bank:
     data = store.allocate(len(fitting.items), fitting.n, fitting.dtype)
-    nodes = fitting.run(lambda j, shared: data[j], track)
+    nodes = fit_completed(fitting, lambda j, shared: data[j], track)
     slots, ids = np.arange(len(nodes)), np.arange(fitting.n)
     data = store.finish(data)
     return PackedBank(store, data, slots, fitting.names, nodes, fitting.features, ids, fitting.dtype, columns)
 
 
-def _build_in_memory(fitting: Fitting, directory: Path | None, columns: Any, track: Track) -> Bank:
-    return _build_packed(Memory(), fitting, columns, track)
+def _build_in_memory(fitting: Fitting, spec: Any, track: Track) -> Bank:
+    return _build_packed(Memory(), fitting, spec.columns, track)
 
 
-def _build_in_files(fitting: Fitting, directory: Path | None, columns: Any, track: Track) -> Bank:
-    return _build_packed(Files(directory), fitting, columns, track)
+def _build_in_files(fitting: Fitting, spec: Any, track: Track) -> Bank:
+    directory = None if spec.directory is None else Path(spec.directory)
+    return _build_packed(Files(directory), fitting, spec.columns, track)
 
 
-def _build_recomputed(fitting: Fitting, directory: Path | None, columns: Any, track: Track) -> Bank:
+def _build_recomputed(fitting: Fitting, spec: Any, track: Track) -> Bank:
     # Statistics of training data are taken from one kernel at a time, in two triangles that are then forgotten.
     scratch = np.empty((2, packed_length(fitting.n)), fitting.dtype)
-    nodes = fitting.run(lambda j, shared: scratch[int(shared)], track)
-    return RecomputedBank(fitting.names, nodes, fitting.features, np.arange(fitting.n), fitting.dtype, columns)
+    nodes = fit_completed(fitting, lambda j, shared: scratch[int(shared)], track)
+    return RecomputedBank(fitting.names, nodes, fitting.features, np.arange(fitting.n), fitting.dtype, spec.columns)
 
 
-#: Every way to store a bank: a function of (fitting, directory, columns, progress) that returns a `Bank`.
-STORAGES: dict[str, Callable[[Fitting, Path | None, Any, Track], Bank]] = {
+#: A way to store a bank: a function of (fitting, the `KernelBank` that asks, progress) that returns a `Bank`.
+Builder = Callable[[Fitting, Any, Track], Bank]
+#: Those that keep exact kernel values on this machine.
+STORAGES: dict[str, Builder] = {
     "packed": _build_in_memory,
     "memmap": _build_in_files,
     "recompute": _build_recomputed,

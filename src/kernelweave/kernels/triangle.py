@@ -43,12 +43,15 @@ def combine(data: NDArray, slots: NDArray, weights: NDArray, out: NDArray) -> No
     if len(slots) == 0:
         out[:] = 0
         return
-    # Four kernels are added at a time; a kernel of weight zero that is in the cache anyway fills up the last four.
-    missing = -len(slots) % 4
-    slots = np.append(slots, np.repeat(slots[-1:], missing))
-    weights = np.append(weights, np.zeros(missing, weights.dtype))
+    slots, weights = in_fours(slots, weights)
     with parallel_loop(len(slots) * data.shape[1]):
         _combine(data, slots, weights, out, np.empty((numba.get_num_threads(), CHUNK), out.dtype))
+
+
+def in_fours(slots: NDArray, weights: NDArray) -> tuple[NDArray, NDArray]:
+    """Four kernels are added at a time; one that is in the cache anyway, with weight zero, fills up the last four."""
+    missing = -len(slots) % 4
+    return np.append(slots, np.repeat(slots[-1:], missing)), np.append(weights, np.zeros(missing, weights.dtype))
 
 
 def quadratics(data: NDArray, slots: NDArray, V: NDArray) -> NDArray:
@@ -127,14 +130,15 @@ def _combine(data, slots, weights, out, scratch):
             i, column = first, 0
             while low < end:
                 high = min(low + CHUNK, end)
-                _add_kernels(data, slots, weights, low, high, scratch[worker])
+                add_kernels(data, slots, weights, low, high, scratch[worker])
                 i, column = _unpack(scratch[worker, : high - low], i, column, out)
                 low = high
             _mirror(out, first, last)
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
-def _add_kernels(data, slots, weights, low, high, scratch):
+def add_kernels(data, slots, weights, low, high, scratch):
+    """Write the weighted sum of entries ``low`` to ``high - 1`` of kernels, a multiple of four, to ``scratch``."""
     total = scratch[: high - low]
     total[:] = 0
     for j in range(0, slots.size, 4):
@@ -204,7 +208,7 @@ def _quadratics(data, slots, support, starts, V, transposed, gram, partial):
                 i = support[a]
                 _gram_row(V[i], transposed, gram[worker, length : length + i + 1])
                 length += i + 1
-            _dots(data, slots, low, gram[worker, :length], partial[worker])
+            dots(data, slots, low, gram[worker, :length], partial[worker])
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
@@ -227,7 +231,8 @@ def _gram_row(v, transposed, row):
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
-def _dots(data, slots, low, gram, sums):
+def dots(data, slots, low, gram, sums):
+    """Add the inner products of ``gram`` with the entries of every kernel from ``low`` on to ``sums``."""
     high = low + gram.size
     j = 0
     while j + 4 <= slots.size:
