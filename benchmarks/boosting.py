@@ -22,9 +22,9 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import SVC
 
 from kernelweave._config import in_threads
-from kernelweave._out_of_fold import Trained, assign_folds, train_each
-from kernelweave.boosting import COSTS, NUS
-from kernelweave.boosting_programs import solve_path
+from kernelweave.boosting.estimators import COSTS, NUS
+from kernelweave.boosting.out_of_fold import Trained, assign_folds, train_each
+from kernelweave.boosting.programs import solve_path
 from kernelweave.kernels import Bank, Gaussian, KernelBank
 from kernelweave.views import Views
 

@@ -17,10 +17,10 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold, check_cv
 
-from ._config import one_blas_thread
-from .kernels import Bank
-from .machines import SVM, Solution
-from .machines.base import product
+from .._config import one_blas_thread
+from ..kernels import Bank
+from ..machines import SVM, Solution
+from ..machines.base import product
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from kernelweave.boosting_programs import lp_b, lp_beta, lp_boost, solve_path
+from kernelweave.boosting.programs import lp_b, lp_beta, lp_boost, solve_path
 
 NUS = (0.03, 0.1, 0.37, 0.6, 0.83, 1.0)
 each_program = pytest.mark.parametrize("solve", [lp_beta, lp_b], ids=["LP-beta", "LP-B"])

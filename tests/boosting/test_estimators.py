@@ -16,10 +16,10 @@ from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import kernelweave as kw
-from kernelweave._out_of_fold import assign_folds, train
-from kernelweave.boosting import LPB, CGBoost, LPBeta, LPBoost, sum_of_squares
-from kernelweave.boosting_logistic import kernel_logistic
-from kernelweave.boosting_programs import lp_b, lp_beta
+from kernelweave.boosting import LPB, CGBoost, LPBeta, LPBoost, lp_b, lp_beta
+from kernelweave.boosting.estimators import sum_of_squares
+from kernelweave.boosting.logistic import kernel_logistic
+from kernelweave.boosting.out_of_fold import assign_folds, train
 from kernelweave.kernels import FromFunction, Gaussian, Linear
 from kernelweave.kernels.combined import geometric_mean
 
@@ -108,7 +108,7 @@ def test_a_cost_that_holds_no_dual_back_is_the_last_to_be_solved(monkeypatch):
     fold = assign_folds(codes, np.unique(y), 3, random_state=0)
     costs = [1.0, 10.0, 1e3, 1e4, 1e5]
     expected = train(K, codes, fold, [1e5], accuracy=1e-9)
-    monkeypatch.setattr("kernelweave._out_of_fold.SVM", Counted)
+    monkeypatch.setattr("kernelweave.boosting.out_of_fold.SVM", Counted)
     trained = train(K, codes, fold, costs, accuracy=1e-9)
     assert max(solved[:-1]) < 1e4  # the last one is on all samples
     assert trained.accuracies[-1] == expected.accuracies[-1]
@@ -180,6 +180,15 @@ def test_one_kernel_gives_its_machine(method):
     svm.fit(views[train_on], y[train_on])
     np.testing.assert_array_equal(clf.weights_, np.ones_like(clf.weights_))
     np.testing.assert_allclose(clf.decision_function(views[new]), svm.decision_function(views[new]), atol=1e-4)
+
+
+@each_program
+def test_copies_of_a_kernel_are_that_kernel(method):
+    views, y = data(2)
+    kernel = Gaussian(gamma=0.05)
+    several, one = (method(double(*([kernel] * k)), **FEW).fit(views, y) for k in (3, 1))
+    assert several.nu_ == one.nu_ and several.objective_ == pytest.approx(one.objective_)
+    np.testing.assert_allclose(several.decision_function(views), one.decision_function(views), atol=1e-9)
 
 
 @each_program

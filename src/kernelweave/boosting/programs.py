@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linprog
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -33,10 +33,12 @@ Index = NDArray[np.intp]
 SLACKS = ("sample", "pair")
 #: Feasibility asked of the solver (its smallest), and what counts as a violation; scores are scaled to at most one.
 _SOLVER_TOLERANCE, _VIOLATION = 1e-10, 1e-8
-#: Number of variables from which interior points are faster than the simplex method (five times at 1200).
-_MANY_VARIABLES = 300
+#: Number of weights from which interior points are faster than the simplex method (mostly two times).
+_MANY_WEIGHTS = 100
 #: Samples on either side of the margin that get rows of their own at first, a weight.
-_BAND_A_WEIGHT, _BAND_LEAST = 1.5, 40
+_BAND_A_WEIGHT, _BAND_LEAST = 1.0, 40
+#: Share of the samples up to the margin that get a row for their second nearest rival at first.
+_DOUBTFUL = 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +187,7 @@ class _Margins:
     def __init__(self, scores: Array, codes: Index, per_class: bool, apart: bool) -> None:
         n, _, n_classes = scores.shape
         self.scale = float(np.abs(scores).max()) or 1.0
-        self.scores = scores / self.scale
+        self.scores = np.ascontiguousarray(scores.transpose(0, 2, 1)) / self.scale  # (n, Q, F): sums over machines
         self.codes = codes
         self.per_class = per_class
         everyone = np.broadcast_to(np.arange(n_classes), (n, n_classes))
@@ -193,32 +195,32 @@ class _Margins:
         self.samples = np.repeat(np.arange(n), n_classes - 1 if apart else 1)
         self.rivals = rivals.reshape(-1, 1) if apart else rivals
         self.shape = self.rivals.shape
-        self.right = self.scores[np.arange(n), :, codes]  # (n, F): what every machine thinks of the right class
+        self.right = self.scores[np.arange(n), codes]  # (n, F): what every machine thinks of the right class
 
     @property
     def weight_shape(self) -> tuple[int, ...]:
-        _, n_machines, n_classes = self.scores.shape
+        _, n_classes, n_machines = self.scores.shape
         return (n_classes, n_machines) if self.per_class else (n_machines,)
 
     def start(self) -> Array:
         """Weights to begin with: machines count by how far above chance they are alone."""
-        n_machines, n_classes = self.scores.shape[1:]
-        right = np.mean(self.scores.argmax(axis=2) == self.codes[:, None], axis=0)
+        n_classes, n_machines = self.scores.shape[1:]
+        right = np.mean(self.scores.argmax(axis=1) == self.codes[:, None], axis=0)
         above = np.square(np.maximum(right - 1.0 / n_classes, 0.0))
         weights = above / above.sum() if above.any() else np.full(n_machines, 1.0 / n_machines)
         return np.broadcast_to(weights, self.weight_shape)
 
     def at(self, weights: Array) -> Array:
         """All margins, shape (n_items, n_rivals)."""
-        T = combined(self.scores, weights)
+        T = np.einsum("icm,cm->ic", self.scores, weights) if self.per_class else self.scores @ weights
         right = T[np.arange(len(T)), self.codes]
         return right[self.samples, None] - T[self.samples[:, None], self.rivals]
 
     def rows(self, items: Index, rivals: Index) -> tuple[Index, Array]:
         """Some margins as sums over weights: which weights, and what they are multiplied by, (len(items), n_terms)."""
         samples, classes = self.samples[items], self.rivals[items, rivals]
-        right, wrong = self.right[samples], self.scores[samples, :, classes]
-        n_machines = self.scores.shape[1]
+        right, wrong = self.right[samples], self.scores[samples, classes]
+        n_machines = self.scores.shape[2]
         machines = np.arange(n_machines)
         if not self.per_class:
             return np.broadcast_to(machines, right.shape), right - wrong
@@ -229,7 +231,9 @@ class _Margins:
         """What the duals (n_samples, n_classes) make of every machine, in the shape of the weights."""
         signed = -duals
         signed[np.arange(len(duals)), self.codes] += duals.sum(axis=1)
-        return np.einsum("ic,imc->cm" if self.per_class else "ic,imc->m", signed, self.scores, optimize=True)
+        if self.per_class:
+            return np.einsum("ic,icm->cm", signed, self.scores)
+        return signed.ravel() @ self.scores.reshape(signed.size, -1)
 
 
 def _solve(margins: _Margins, nu: float, weights: Array, known: NDArray[np.bool_]) -> Combination:
@@ -244,7 +248,7 @@ def _solve(margins: _Margins, nu: float, weights: Array, known: NDArray[np.bool_
         done = restriction.borne_out(values, rho)
     worst = values.min(axis=1)
     value = float(-rho + cap * np.maximum(rho - worst, 0.0).sum())
-    by_class = np.zeros((len(margins.codes), margins.scores.shape[2]))
+    by_class = np.zeros((len(margins.codes), margins.scores.shape[1]))
     np.add.at(by_class, (margins.samples[:, None], margins.rivals), duals)
     edges = margins.edges(by_class)
     scale = margins.scale
@@ -281,46 +285,58 @@ class _Restriction:
         below, open_ = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
         below[order[: max(middle - band, 0)]] = True
         open_[order[max(middle - band, 0) : middle + band]] = True
+        nearest = values.argmin(axis=1)
+        if values.shape[1] > 1:
+            # Where another rival is nearly as near, it may be the nearest of the solution, at the price of a round.
+            distances = values - values[np.arange(n), nearest][:, None]
+            distances[np.arange(n), nearest] = np.inf
+            doubtful = below | open_
+            doubtful &= distances.min(axis=1) <= np.quantile(distances.min(axis=1)[doubtful], _DOUBTFUL)
+            known[np.arange(n), distances.argmin(axis=1)] |= doubtful
+            open_ |= doubtful
+            below &= ~doubtful
         restriction = cls(margins, cap, known, below, open_)
-        restriction.anchor = values.argmin(axis=1)
-        known[np.arange(n), restriction.anchor] |= open_
+        restriction.anchor = nearest
+        known[np.arange(n), nearest] |= open_
         return restriction
 
     def solve(self) -> tuple[Array, float, Array]:
-        """Weights, rho and the duals of every item and rival. Variables are the weights, rho and the slacks."""
+        """Weights, rho and the duals of every item and rival.
+
+        The dual program is the one that is solved, because it has few rows: one for every weight, one for the sum of
+        the duals, and one for every item with several rivals, whose duals share a cap. Its variables are the duals and
+        an edge for every vector of weights; its multipliers are the weights and rho.
+        """
         items, rivals = np.nonzero(self.known & self.open[:, None])
-        opened, owner = np.unique(items, return_inverse=True)
         lower = np.flatnonzero(self.below)
-        columns, values = self.margins.rows(items, rivals)
-        places, terms = self.margins.rows(lower, self.anchor[lower])
-        n_weights, n_rows = int(np.prod(self.margins.weight_shape)), len(items)
-        n_variables = n_weights + 1 + len(opened)
-        ones, n_machines = np.ones((n_rows, 1)), self.margins.weight_shape[-1]
-        vectors = np.arange(n_weights).reshape(-1, n_machines)
+        margins = self.margins
+        columns, values = margins.rows(items, rivals)
+        places, terms = margins.rows(lower, self.anchor[lower])
+        n_weights, n_duals = int(np.prod(margins.weight_shape)), len(items)
+        n_edges = n_weights // margins.weight_shape[-1]
+        several = np.bincount(items, minlength=len(self.open)) > 1
+        n_shared = int(several.sum())
+        shared = np.where(several[items], np.cumsum(several)[items] - 1, -1)
+        caps = np.where(shared < 0, self.cap, np.inf)
         answer = _optimum(
-            n_variables > _MANY_VARIABLES,
-            c=np.concatenate(
-                [
-                    -self.cap * np.bincount(places.ravel(), terms.ravel(), minlength=n_weights),
-                    [self.cap * len(lower) - 1.0],
-                    np.full(len(opened), self.cap),
-                ]
+            n_weights > _MANY_WEIGHTS,
+            c=np.repeat([0.0, 1.0], [n_duals, n_edges]),
+            A_ub=_columns(columns, values, shared, n_edges, (n_weights, n_shared)),
+            b_ub=np.append(
+                -self.cap * np.bincount(places.ravel(), terms.ravel(), minlength=n_weights),
+                np.full(n_shared, self.cap),
             ),
-            A_ub=_sparse(
-                np.hstack([columns, np.full((n_rows, 1), n_weights), n_weights + 1 + owner[:, None]]),
-                np.hstack([-values, ones, -ones]),
-                n_variables,
+            A_eq=np.repeat([[1.0, 0.0]], [n_duals, n_edges], axis=1),
+            b_eq=np.array([1.0 - self.cap * len(lower)]),
+            bounds=np.column_stack(
+                [np.repeat([0.0, -np.inf], [n_duals, n_edges]), np.append(caps, np.full(n_edges, np.inf))]
             ),
-            b_ub=np.zeros(n_rows),
-            A_eq=_sparse(vectors, np.ones(vectors.shape), n_variables),
-            b_eq=np.ones(len(vectors)),
-            bounds=np.array([(0.0, np.inf)] * n_weights + [(-np.inf, np.inf)] + [(0.0, np.inf)] * len(opened)),
         )
-        duals = np.zeros(self.margins.shape)
-        duals[items, rivals] = np.maximum(-answer.ineqlin.marginals, 0.0)
+        duals = np.zeros(margins.shape)
+        duals[items, rivals] = np.maximum(answer.x[:n_duals], 0.0)
         duals[lower, self.anchor[lower]] = self.cap
-        weights = np.maximum(answer.x[:n_weights], 0.0).reshape(self.margins.weight_shape)
-        return weights / weights.sum(axis=-1, keepdims=True), float(answer.x[n_weights]), duals
+        weights = np.maximum(-answer.ineqlin.marginals[:n_weights], 0.0).reshape(margins.weight_shape)
+        return weights / weights.sum(axis=-1, keepdims=True), float(answer.eqlin.marginals[0]), duals
 
     def borne_out(self, values: Array, rho: float) -> bool:
         """Whether the margins (n_items, n_rivals) are as was assumed; if not, what was not is opened."""
@@ -341,17 +357,33 @@ class _Restriction:
         return not wrong.any()
 
 
-def _sparse(columns: Index, values: Array, n_columns: int) -> csr_array:
-    """A matrix with as many entries in every row: their columns and values, (n_rows, n_entries)."""
-    n_rows, n_entries = columns.shape
-    return csr_array((values.ravel(), columns.ravel(), np.arange(n_rows + 1) * n_entries), (n_rows, n_columns))
+def _columns(weights: Index, pulls: Array, shared: Index, n_edges: int, n_rows: tuple[int, int]) -> csc_array:
+    """The rows of the dual program, those of the weights before those of shared caps; `n_rows` says how many of each.
+
+    The column of a dual pulls at some weights, (n_duals, n_terms), and counts in the cap `shared`, or in none (-1). An
+    edge is what its vector of weights is held below.
+    """
+    n_weights, n_shared = n_rows
+    rows = np.column_stack([weights, n_weights + shared])
+    values = np.column_stack([pulls, np.ones(len(pulls))])
+    used = np.ones(rows.shape, dtype=bool)
+    used[:, -1] = shared >= 0
+    ends = np.append(used.sum(axis=1), np.full(n_edges, n_weights // n_edges)).cumsum()
+    return csc_array(
+        (
+            np.append(values[used], np.full(n_weights, -1.0)),
+            np.append(rows[used], np.arange(n_weights)),
+            np.append(0, ends),
+        ),
+        (n_weights + n_shared, len(pulls) + n_edges),
+    )
 
 
 def _optimum(interior: bool, **program: Any) -> Any:
     """The answer of HiGHS, by interior points or the simplex method first, and the other one should that fail."""
     tolerances = {"primal_feasibility_tolerance": _SOLVER_TOLERANCE, "dual_feasibility_tolerance": _SOLVER_TOLERANCE}
     for method in ("highs-ipm", "highs-ds") if interior else ("highs-ds", "highs-ipm"):
-        answer = linprog(method=method, options=tolerances, **program)
+        answer = linprog(method=method, options={**tolerances, "presolve": False}, **program)
         if answer.status == 0:
             return answer
     raise RuntimeError(f"The linear program for the weights could not be solved: {answer.message}")

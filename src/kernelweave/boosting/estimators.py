@@ -1,8 +1,4 @@
-"""Combinations of machines that are trained on one kernel each: LP-beta, LP-B, LPBoost; and CG-Boost.
-
-Multiple kernel learning gives all kernels one machine. Here every kernel has its own, with its own cost, and the
-machines are then combined, by scores of samples that they have not seen.
-"""
+"""LPBeta, LPB, LPBoost and CGBoost: from data to predictions."""
 
 from __future__ import annotations
 
@@ -21,12 +17,12 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from ._config import in_threads
-from ._estimator import BankEstimator
-from ._out_of_fold import Trained, assign_folds, class_columns, share_right, train_each
-from .boosting_logistic import kernel_logistic
-from .boosting_programs import SLACKS, check_nu, combined, solve_path
-from .kernels import Bank
+from .._config import in_threads
+from .._estimator import BankReader
+from ..kernels import Bank
+from .logistic import kernel_logistic
+from .out_of_fold import Trained, assign_folds, class_columns, share_right, train_each
+from .programs import SLACKS, check_nu, combined, solve_path
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -38,7 +34,7 @@ NUS = tuple(round(0.05 * k, 2) for k in range(1, 20))
 DROPPED = 1e-8
 
 
-class KernelEnsemble(ClassifierMixin, BankEstimator):
+class KernelEnsemble(ClassifierMixin, BankReader):
     """Base of the estimators below: one set of coefficients a kernel, whose scores are then combined."""
 
     classes_: NDArray
@@ -65,7 +61,7 @@ class KernelEnsemble(ClassifierMixin, BankEstimator):
         return codes.astype(np.intp)
 
     def _bank(self, X: Any) -> Bank:
-        bank = self._spec().build(X, verbose=bool(self.verbose))
+        bank = self._build(X)
         self.kernel_names_ = bank.names
         return bank
 
