@@ -20,12 +20,15 @@ import kernelweave as kw
 from kernelweave.generation import FamilyOracle, GrowingBank, KernelColumn, Rules, generate
 from kernelweave.infinite import InfiniteKernelClassifier
 from kernelweave.kernels import (
+    ChiSquaredGaussian,
+    ChiSquaredGaussianFamily,
     DistanceProductFamily,
     FiniteFamily,
     Gaussian,
     GaussianFamily,
     KernelBank,
     Linear,
+    LinearMapFamily,
     ParametricFamily,
     Polynomial,
     PolynomialFamily,
@@ -198,6 +201,17 @@ def test_conditions_of_optimality():
     assert np.abs(v).sum() - level == pytest.approx(model.objective_, rel=1e-3)
 
 
+def test_separable_classes_have_twice_the_objective_in_duals():
+    """Without a dual at its bound, the sum of the duals is twice the level and twice the objective."""
+    X = np.vstack([np.random.default_rng(0).normal(m, 0.3, (15, 2)) for m in (-2.0, 2.0)])
+    y = np.repeat([-1, 1], 15)
+    model = InfiniteKernelClassifier(FiniteFamily([Linear(), Gaussian()]), C=1e4, tol=1e-7, dtype="float64").fit(X, y)
+    duals = np.abs(model.dual_coef_).sum()
+    assert np.abs(model.dual_coef_).max() < 1e3
+    assert duals == pytest.approx(2 * model.objective_, rel=1e-5)
+    assert duals == pytest.approx(2 * model.most_violated_[0].level, rel=1e-5)
+
+
 def test_a_narrow_kernel_is_chosen_where_labels_are_noise():
     """Kernels near the unit matrix act as a ridge: why `largest` is a real choice."""
     rng = np.random.default_rng(0)
@@ -235,6 +249,8 @@ def laplacian(A, B, theta):
         PolynomialFamily((1, 2)),
         PolynomialFamily((2,), "product"),
         DistanceProductFamily(),
+        LinearMapFamily(rank=2),
+        GaussianFamily("product", climb="newton"),
         ParametricFamily(laplacian, None, (0.01,), (5.0,)),
         SampledFamily(lambda rng: ("x", Gaussian(gamma=float(rng.uniform(0.01, 3)))), draws=10),
         [GaussianFamily("single"), PolynomialFamily((2,))],
@@ -250,6 +266,46 @@ def test_every_family_learns(family):
     assert model.score(X, y) > 0.75
     assert len(model.kernels_) == len(model.kernel_names_) == len(model.weights_)
     assert np.all(np.diff(model.history_["upper"]) <= 0)
+
+
+def test_powers_between_chi_squared_and_gaussian_are_certified():
+    """And not worse than MKL on a grid of the same kernels."""
+    rng = np.random.default_rng(0)
+    X = rng.random((60, 4)) ** 3
+    y = np.where(X[:, 0] + 0.5 * X[:, 1] > np.median(X[:, 0] + 0.5 * X[:, 1]), 1, 0)
+    family = ChiSquaredGaussianFamily((-1.0, -0.5, 0.0))
+    model = InfiniteKernelClassifier(family, C=5.0, tol=1e-4, dtype="float64").fit(X, y)
+    pieces = all_pieces(family, Views({"x": X}))
+    rates = [(piece._power, share * piece.high[0]) for piece in pieces for share in np.geomspace(1e-3, 1, 8)]
+    grid = kw.KernelBank([ChiSquaredGaussian(power, gamma=rate) for power, rate in rates], dtype="float64")
+    mkl = kw.MKLClassifier(grid, C=5.0, tol=1e-5).fit(X, y)
+    assert model.certified_ and model.gap_ <= 1e-4
+    assert model.objective_ <= mkl.objective_ * (1 + 2e-4)
+
+
+def test_a_linear_map_finds_a_direction():
+    """Stripes across two features: no axis tells the classes apart, their difference does."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 3))
+    y = np.sin(3 * (X[:, 0] - X[:, 1]) / np.sqrt(2)) > 0
+    train, test = slice(0, 150), slice(150, None)
+    model = InfiniteKernelClassifier(LinearMapFamily(), C=10.0, tol=1e-2, random_state=0).fit(X[train], y[train])
+    M = model.kernels_[int(model.weights_.argmax())].metric.matrix
+    assert M[0, 1] < 0 and abs(M[2, 2]) < 0.05 * M[0, 0]
+    assert model.score(X[test], y[test]) > 0.9
+    alone = InfiniteKernelClassifier(GaussianFamily("separate"), C=10.0, tol=1e-2).fit(X[train], y[train])
+    assert model.objective_ < 0.5 * alone.objective_
+
+
+def test_kernels_that_only_look_alike_are_kept_apart():
+    """Names have few digits, and those of maps hardly any: kernels are the same if their parameters are."""
+    X, y = load_iris(return_X_y=True)
+    model = InfiniteKernelClassifier(LinearMapFamily(), C=1.0, tol=0.05, max_kernels=6, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X[::3], y[::3])
+    assert len(set(model.kernels_)) == len(model.kernels_)
+    assert len({repr(kernel) for kernel in model.kernels_}) < len(model.kernels_)
 
 
 def test_several_views():

@@ -234,7 +234,7 @@ class InfiniteKernelClassifier(MKLClassifier):
             place = []
             for j in used:
                 item = problem.items[j]
-                same = (item.name, repr(item.kernel))
+                same = (item.view, item.kernel)
                 if same not in numbers:
                     numbers[same] = len(items)
                     items.append(item)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.spatial.distance import pdist
 
 from kernelweave.generation import FamilyOracle
-from kernelweave.generation.search import BranchAndBound, climb, largest_cubic
+from kernelweave.generation.search import BranchAndBound, climb, gradient_steps, largest_cubic, newton_steps
 from kernelweave.kernels import FiniteFamily, Gaussian, GaussianFamily, PolynomialFamily
 from kernelweave.kernels.energies import Duals, Exponential, GaussianProduct
 from kernelweave.kernels.families import all_pieces
@@ -26,7 +27,7 @@ def problem(seed=0, n=40, d=3):
 
 def energy_of(seed=0):
     X, V = problem(seed)
-    return Exponential(X, Duals(V), 30.0)
+    return Exponential(pdist(X, "sqeuclidean"), Duals(V), 30.0)
 
 
 def value(energy, s):
@@ -86,12 +87,13 @@ def test_running_out_of_boxes_leaves_a_valid_bound(monkeypatch):
     assert bound > largest + 1e-6  # it did stop early
 
 
-def test_climbs_end_at_different_maxima_of_the_box():
+@pytest.mark.parametrize("steps", [gradient_steps, newton_steps])
+def test_climbs_end_at_different_maxima_of_the_box(steps):
     X, V = problem()
     energy = GaussianProduct(X, V @ V.T)
     low, high = np.zeros(3), np.full(3, 30.0)
     starts = np.array([[1.0, 1.0, 1.0], [1.0, 1.0, 0.9], [20.0, 0.0, 0.0], [0.0, 0.0, 5.0]])
-    found = climb(energy, low, high, starts)
+    found = climb(energy, low, high, starts, steps)
     thetas, values = np.array([theta for theta, _ in found]), np.array([T for _, T in found])
     assert np.all(np.diff(values) <= 0)
     assert np.all((thetas >= low) & (thetas <= high))
@@ -103,6 +105,25 @@ def test_climbs_end_at_different_maxima_of_the_box():
         inward = np.where(np.array(theta) <= 1e-9, np.maximum(gradient, 0), gradient)
         inward = np.where(np.array(theta) >= 30 - 1e-9, np.minimum(inward, 0), inward)
         assert np.abs(inward).max() <= 1e-2 * max(T, 1.0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_newton_steps_end_where_nothing_is_left_to_gain(seed):
+    """To many digits, and as high as gradient steps from the same point or at another maximum of the box."""
+    X, V = problem(seed, n=50, d=4)
+    energy = GaussianProduct(X, V @ V.T)
+    low, high = np.zeros(4), np.full(4, 30.0)
+    values = []
+    for start in np.random.default_rng(seed).uniform(0, 3, (5, 4)):
+        theta, value = newton_steps(energy, low, high, start)
+        assert np.all((theta >= low) & (theta <= high))
+        assert value == energy.value_and_gradient(theta)[0] >= energy.value_and_gradient(start)[0]
+        gradient = energy.value_and_gradient(theta)[1]
+        left = np.clip(theta + gradient, low, high) - theta
+        assert np.abs(left).max() <= 1e-3 * max(value, 1.0)
+        values.append((value, gradient_steps(energy, low, high, start)[1]))
+    by_newton, by_gradient = np.max(values, axis=0)
+    assert by_newton >= by_gradient * (1 - 1e-3)
 
 
 def oracle_of(family, seed=0):
@@ -125,7 +146,8 @@ def test_one_feature_at_a_time_is_certified():
     """The bound of all features holds for a grid on each."""
     oracle, V = oracle_of(GaussianFamily("separate"))
     X, _ = problem()
-    grid = [value(Exponential(X[:, [d]], Duals(V), 30.0), s) for d in range(3) for s in np.linspace(0, 30, 1001)]
+    energies = [Exponential(pdist(X[:, [d]], "sqeuclidean"), Duals(V), 30.0) for d in range(3)]
+    grid = [value(energy, s) for energy in energies for s in np.linspace(0, 30, 1001)]
     proposal = oracle.propose(V, [], 3, max(grid), 1e-4)
     assert max(grid) <= proposal.bound
     assert proposal.bound <= max(max(grid), proposal.energies[0]) + 2e-4

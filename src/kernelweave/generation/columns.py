@@ -7,7 +7,9 @@ With weights on the simplex, an optimum has no column whose energy exceeds the l
 
     S(a) - max over ALL columns of T   <=   optimum over all columns   <=   value of the restricted master
 
-so an oracle that bounds T over all columns makes a certificate. What a column is, only store and oracle know.
+so an oracle that bounds T over all columns makes a certificate. What a column is, only store and oracle know: it may be
+several kernels that come and go together, all columns alike. Their energies then are a block, and T is what the weight
+set makes of a block alone.
 """
 
 from __future__ import annotations
@@ -45,6 +47,8 @@ _START_ACCURACY = 1e-3
 _MASTER_ITERATIONS = 500
 #: Share of uniform weights that masters begin with where a weight of zero could not grow.
 _UNIFORM = 0.1
+#: Columns that stand for endless ones.
+_ENDLESS = 1000
 
 ROUNDS = np.dtype(
     [(name, float) for name in ("objective", "upper", "lower", "gap", "level", "found", "bound")]
@@ -61,7 +65,7 @@ class Proposal:
     ----------
     columns : list
         Different columns, of the largest energies first.
-    energies : array of shape (len(columns),)
+    energies : array of shape (len(columns),), or (len(columns), n_kernels of a column)
     bound : float
         No column at all has a larger energy; infinite if that is not known.
     """
@@ -105,11 +109,18 @@ class Rules:
         Most columns that are generated, those removed again included.
     n_price : int
         Most columns added in a round.
+    violation : float, optional
+        If given, the columns worth adding are those whose energy exceeds the largest in use by this share, whatever
+        they would gain: for weights without an optimum over endless columns, where every column gains something.
+    removes : bool
+        Whether columns without weight are removed.
     """
 
     tol: float = 1e-3
     max_columns: int = 200
     n_price: int = 5
+    violation: float | None = None
+    removes: bool = True
 
 
 @dataclass
@@ -128,6 +139,8 @@ class Generated:
     certified, converged : bool
     proposal : Proposal
         The last answer of the oracle: its first column is the most violated one that was found.
+    found : array of shape (len(proposal.columns),)
+        Energies of the proposed columns.
     level : float
         The energy that a column must exceed to be of use. Level and energies are at the duals of ``saddle.tightest``.
     solves, adds : int
@@ -142,6 +155,7 @@ class Generated:
     certified: bool = False
     converged: bool = False
     proposal: Proposal = field(default_factory=lambda: Proposal([], np.empty(0), np.inf))
+    found: Array = field(default_factory=lambda: np.empty(0))
     level: float = 0.0
     solves: int = 0
     adds: int = 0
@@ -158,27 +172,39 @@ class Generated:
         return np.array(self.rounds, dtype=ROUNDS)
 
 
-def check_weights(weights: WeightSet) -> None:
-    """Refuse weight sets that mean nothing where the number of kernels is not fixed."""
+def check_weights(weights: WeightSet, n_kernels: int = 1) -> None:
+    """Refuse weight sets that mean nothing where the number of columns, of so many kernels each, is not fixed."""
     if isinstance(weights, (OnePoint, Chosen, Grouped)):
         raise ValueError(
             f"{weights!r} is about a given number of kernels, but here kernels are generated one after the other: use "
             "weights='l1', or a set such as 'l2' that takes any number of kernels."
         )
     try:
-        weights.start(1)
+        weights.start(n_kernels)
     except ValueError as error:
         raise ValueError(
-            f"{weights!r} cannot weigh a single kernel, which generation may start from: {error}"
+            f"{weights!r} cannot weigh a single column ({n_kernels} kernels), which generation may start from: {error}"
         ) from error
 
 
-def has_limit(weights: WeightSet) -> bool:
-    """Whether more and more copies of a kernel leave the optimum as it is, so that one over all columns exists.
+def has_limit(weights: WeightSet, n_kernels: int = 1) -> bool:
+    """Whether columns that add nothing (many copies, or energies of zero) leave the optimum as it is.
 
-    It does on the simplex. In an l2 ball, N copies of a kernel are a kernel sqrt(N) times as large.
+    Then an optimum over all columns, of so many kernels each, exists. It does on the simplex. In an l2 ball, N copies
+    of a kernel are a kernel sqrt(N) times as large; where a cap falls with the number of columns, none keeps
+    its weight.
     """
-    return bool(np.isclose(weights.support(np.ones(2)), weights.support(np.ones(1))))
+    alone = np.ones(n_kernels)
+    copies = np.ones(_ENDLESS * n_kernels)
+    beside_nothing = np.concatenate([alone, np.zeros((_ENDLESS - 1) * n_kernels)])
+    return bool(np.allclose([weights.support(copies), weights.support(beside_nothing)], weights.support(alone)))
+
+
+def column_energies(weights: WeightSet, blocks: Array) -> Array:
+    """Energies of columns, (n_columns,), from those of their kernels, (n_columns,) or (n_columns, n_kernels)."""
+    if blocks.ndim == 1 or blocks.shape[1] == 1:
+        return blocks.reshape(-1)
+    return np.array([weights.support(block) for block in blocks])
 
 
 def generate(
@@ -206,10 +232,12 @@ def generate(
     on_round : callable, optional
         Called with each row of the history.
     """
-    check_weights(weights)
     begin = time.perf_counter()
     columns = list(initial) or oracle.propose(_aligned(Y), [], rules.n_price, 0.0, _START_ACCURACY).columns
     store.add(columns)
+    width = store.bank.n_kernels // len(columns)
+    check_weights(weights, width)
+    limited = has_limit(weights, width)
     searching = time.perf_counter() - begin
     removed: list[Any] = []
     generated, accuracy = len(columns), _COARSEST
@@ -221,7 +249,7 @@ def generate(
         saddle = _solve_master(store.bank, machine, weights, Y, accuracy, guess, solution)
         mastering = time.perf_counter() - clock
         result = _book_master(result, columns, saddle)
-        searching += _price(result, oracle, machine, weights, columns + removed, rules)
+        searching += _price(result, oracle, machine, weights, columns + removed, rules, limited)
         row = _row(result, columns, generated, mastering, searching, time.perf_counter() - begin)
         result.rounds.append(row)
         if on_round is not None:
@@ -231,19 +259,28 @@ def generate(
         new = _worth_adding(result, weights, rules)[: rules.max_columns - generated]
         finest = rules.tol * (_MASTER_SHARE if generated >= rules.max_columns else _FINEST_SHARE)
         exact = accuracy <= _MASTER_SHARE * rules.tol
-        result.converged = _settled(result, weights, rules) and (exact or has_limit(weights))
+        result.converged = _settled(result, limited, rules) and (exact or limited)
         if result.converged or (not new and accuracy <= finest):
             return result
         accuracy = _next_accuracy(accuracy, result.gap, bool(new), rules.tol)
-        assert saddle.best is not None and saddle.tightest is not None
-        kept = np.any([b > DUST * b.max() for b in (saddle.best.weights, saddle.tightest.weights)], axis=0)
+        assert saddle.best is not None
+        kept = _in_use(saddle, len(columns)) if rules.removes else np.ones(len(columns), dtype=bool)
         removed += [column for column, keep in zip(columns, kept, strict=True) if not keep]
         columns = [column for column, keep in zip(columns, kept, strict=True) if keep] + new
         store.keep(kept)
         store.add(new)
         generated += len(new)
-        guess = np.concatenate([saddle.best.weights[kept], np.zeros(len(new))])
+        guess = np.concatenate([saddle.best.weights[np.repeat(kept, width)], np.zeros(len(new) * width)])
+        if not weights.feasible(guess):  # weights of fewer columns may be too large: then old bounds do not hold either
+            result.upper = np.inf
         solution = saddle.best.solution
+
+
+def _in_use(saddle: Saddle, n_columns: int) -> NDArray[np.bool_]:
+    """Columns with a kernel that has weight at the best point, or where the lower bound comes from."""
+    assert saddle.best is not None and saddle.tightest is not None
+    used = [b > DUST * b.max() for b in (saddle.best.weights, saddle.tightest.weights)]
+    return np.any(used, axis=0).reshape(n_columns, -1).any(axis=1)
 
 
 def _next_accuracy(accuracy: float, gap: float, grows: bool, tol: float) -> float:
@@ -272,6 +309,8 @@ def _solve_master(
     if guess is not None:
         if weights.simplices(1) is None or weights.has_penalty:  # solvers for these may need positive weights
             guess = (1 - _UNIFORM) * guess + _UNIFORM * saddle.initial
+        if not weights.feasible(guess) and weights.has_projection:
+            guess = weights.project(guess)
         if weights.feasible(guess):
             saddle.initial = guess
     return run("auto", saddle)
@@ -288,23 +327,32 @@ def _book_master(result: Generated | None, columns: list[Any], saddle: Saddle) -
 
 
 def _price(
-    result: Generated, oracle: Oracle, machine: Machine, weights: WeightSet, known: list[Any], rules: Rules
+    result: Generated,
+    oracle: Oracle,
+    machine: Machine,
+    weights: WeightSet,
+    known: list[Any],
+    rules: Rules,
+    limited: bool,
 ) -> float:
     """Ask the oracle, and take note of the lower bound; returns the seconds it took."""
     clock = time.perf_counter()
     point = result.saddle.tightest  # of all duals, those nearest to the best: others would call for kernels of no use
     assert point is not None
-    limited = has_limit(weights)
-    result.level = float(point.h.max()) if limited else 0.0
+    blocks = point.h.reshape(len(result.columns), -1)
+    compared = limited or rules.violation is not None
+    result.level = float(column_energies(weights, blocks).max()) if compared else 0.0
     wanted = _ORACLE_SHARE * rules.tol * abs(result.upper)
     V = machine.cut(point.solution)
     result.proposal = proposal = oracle.propose(V, known, rules.n_price, result.level, wanted)
+    result.found = column_energies(weights, proposal.energies)
     before = result.lower if result.certified else -np.inf
     result.certified = limited and bool(np.isfinite(proposal.bound))
     if not limited:  # only the kernels at hand have an optimum
         result.lower = min(result.saddle.lower, result.upper)
         return time.perf_counter() - clock
-    largest = proposal.bound if result.certified else float(proposal.energies.max(initial=0.0))
+    largest = np.zeros(blocks.shape[1])
+    largest[0] = proposal.bound if result.certified else result.found.max(initial=0.0)  # by whichever of its kernels
     lower = point.solution.linear - weights.support(np.append(point.h, largest))
     # A bound over the columns that were found holds for no others, so only certified ones are kept.
     result.lower = min(max(lower, before) if result.certified else lower, result.upper)
@@ -316,21 +364,23 @@ def _gains(result: Generated, weights: WeightSet) -> Array:
     point = result.saddle.tightest
     assert point is not None
     now = weights.support(point.h)
-    return np.array([weights.support(np.append(point.h, energy)) - now for energy in result.proposal.energies])
+    return np.array([weights.support(np.append(point.h, block)) - now for block in result.proposal.energies])
 
 
 def _worth_adding(result: Generated, weights: WeightSet, rules: Rules) -> list[Any]:
-    least = _GAIN_SHARE * rules.tol * abs(result.upper)
-    gains = _gains(result, weights)
+    if rules.violation is not None:
+        gains, least = result.found, (1.0 + rules.violation) * result.level
+    else:
+        gains, least = _gains(result, weights), _GAIN_SHARE * rules.tol * abs(result.upper)
     return [column for column, gain in zip(result.proposal.columns, gains, strict=True) if gain > least]
 
 
-def _settled(result: Generated, weights: WeightSet, rules: Rules) -> bool:
-    if has_limit(weights):
+def _settled(result: Generated, limited: bool, rules: Rules) -> bool:
+    if limited:
         return result.gap <= rules.tol
-    # Without an optimum over all columns: when the last columns have hardly lowered the objective.
+    # Without an optimum over all columns: when the last columns have hardly changed the objective.
     before = [row[1] for row in result.rounds[-2:-1]]
-    return bool(before) and before[0] - result.upper <= rules.tol * abs(result.upper)
+    return bool(before) and abs(before[0] - result.upper) <= rules.tol * abs(result.upper)
 
 
 def _row(
@@ -338,7 +388,7 @@ def _row(
 ) -> tuple:
     point = result.saddle.best
     assert point is not None
-    found = float(result.proposal.energies.max(initial=0.0))
+    found = float(result.found.max(initial=0.0))
     bounds = (result.saddle.upper, result.upper, result.lower, result.gap, result.level, found, result.proposal.bound)
     active = int(np.count_nonzero(point.weights))
     return (

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
+from numba import njit
 from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from .._config import in_threads
-from ..kernels.energies import Derivatives, Duals, Energy, Exponential
+from ..kernels.energies import Derivatives, Duals, Energy, Exponential, SecondOrder
 from ..kernels.families import BoxPiece, Piece, PoolPiece
 from ..kernels.fitting import Item
 from .columns import Proposal
 
 Array = NDArray[np.float64]
+#: From an energy, the ends of a box and a start to a local maximum and its value.
+Climb = Callable[[Any, Array, Array, Array], tuple[Array, float]]
 
 #: While the best column found is far above the level, it is enough to know it up to this share of the difference.
 _SLACK_SHARE = 0.25
@@ -36,6 +39,9 @@ _MOST_BOXES = 4000
 _CLIMBS, _MOST_CLIMBS, _A_GROUP, _CLIMB_STEPS = 10, 60, 2, 60
 #: Random sparse starts, and parameters that are not zero in them.
 _RANDOM, _SPARSE = 6, 3
+#: Of a Newton step: the smallest curvature beside the largest, the share of the promised rise to be kept, the shortest
+#: step, and the rise of the value beside its size at which it ends.
+_FLATTEST, _SUFFICIENT, _SHORTEST, _NO_GAIN = 1e-6, 1e-4, 1e-6, 1e-10
 #: Parameters that differ by less, beside their size, are the same.
 _SAME = 1e-3
 
@@ -119,10 +125,11 @@ class FamilyOracle:
             bound = search.run(best, level, accuracy) + energy.error
             return [((s,), value) for s, value in search.local_maxima()], bound
         starts = promising_starts(energy, piece, known, rng)
-        found = climb(energy, piece.low, piece.high, starts[:_CLIMBS])
+        steps: Climb = newton_steps if piece.newton else gradient_steps
+        found = climb(energy, piece.low, piece.high, starts[:_CLIMBS], steps)
         if all(value <= level + accuracy for _, value in found):
             # Only when it seems that nothing is left to be found, it is worth looking everywhere.
-            found += climb(energy, piece.low, piece.high, starts[_CLIMBS:_MOST_CLIMBS])
+            found += climb(energy, piece.low, piece.high, starts[_CLIMBS:_MOST_CLIMBS], steps)
         return found, np.inf
 
 
@@ -205,16 +212,19 @@ class BranchAndBound:
         return self._parts[s]
 
 
+@njit(cache=True, nogil=True)
 def largest_cubic(slope: float, bend: float, jerk: float, end: float) -> float:
     """The maximum of ``slope x + bend x^2 / 2 + jerk x^3 / 6`` for x between 0 and `end`, which may be negative."""
+    largest = max(0.0, end * (slope + end * (bend / 2 + end * jerk / 6)))
     root = bend**2 - 2 * jerk * slope
-    points = [end]
     if root >= 0:
         # Both stationary points without cancellation: their product is 2 slope / jerk.
         q = -(bend + math.copysign(math.sqrt(root), bend))
-        points += [numerator / denominator for numerator, denominator in ((q, jerk), (2 * slope, q)) if denominator]
-    inside = (x for x in points if 0 < x / end <= 1)
-    return max(0.0, *(x * (slope + x * (bend / 2 + x * jerk / 6)) for x in inside))
+        for numerator, denominator in ((q, jerk), (2 * slope, q)):
+            x = numerator / denominator if denominator != 0 else 0.0
+            if 0 < x / end < 1:
+                largest = max(largest, x * (slope + x * (bend / 2 + x * jerk / 6)))
+    return largest
 
 
 def _middle(a: float, b: float) -> float:
@@ -244,31 +254,69 @@ def _random_starts(piece: BoxPiece, rng: Generator) -> Array:
     for row in shares:
         used = rng.choice(n, min(n, _SPARSE), replace=False)
         row[used] = 10.0 ** rng.uniform(-3, 0, len(used))
-    return piece.low + shares * (piece.high - piece.low)
+    origin = np.clip(0.0, piece.low, piece.high)
+    return origin + shares * (piece.high - origin)
 
 
-def climb(energy: Energy, low: Array, high: Array, starts: Array) -> list[tuple[tuple[float, ...], float]]:
-    """Local maxima reached from some points by L-BFGS-B, different ones, best first."""
-
-    def downhill(theta: Array) -> tuple[float, Array]:
-        value, gradient = energy.value_and_gradient(theta)
-        return -value / scale, -gradient / scale
-
-    reached: list[tuple[float, Array]] = []
-    for start in starts:
-        scale = max(abs(energy.value_and_gradient(start)[0]), np.finfo(float).tiny)
-        result = minimize(
-            downhill,
-            start,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=list(zip(low, high, strict=True)),
-            options={"maxiter": _CLIMB_STEPS},
-        )
-        reached.append((-float(result.fun) * scale, np.clip(result.x, low, high)))
+def climb(
+    energy: Energy, low: Array, high: Array, starts: Array, steps: Climb
+) -> list[tuple[tuple[float, ...], float]]:
+    """Local maxima reached from some points, different ones, best first."""
+    reached = [(value, theta) for theta, value in (steps(energy, low, high, start) for start in starts)]
     reached.sort(key=lambda pair: -pair[0])
     different: list[tuple[tuple[float, ...], float]] = []
     for value, theta in reached:
         if all(np.abs(theta - other).max() >= _SAME * (1 + np.abs(theta).max()) for other, _ in different):
             different.append((tuple(theta.tolist()), value))
     return different
+
+
+def gradient_steps(energy: Energy, low: Array, high: Array, start: Array) -> tuple[Array, float]:
+    """The local maximum that L-BFGS-B reaches from a point, with its value."""
+    scale = max(abs(energy.value_and_gradient(start)[0]), np.finfo(float).tiny)
+
+    def downhill(theta: Array) -> tuple[float, Array]:
+        value, gradient = energy.value_and_gradient(theta)
+        return -value / scale, -gradient / scale
+
+    result = minimize(
+        downhill,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=list(zip(low, high, strict=True)),
+        options={"maxiter": _CLIMB_STEPS},
+    )
+    return np.clip(result.x, low, high), -float(result.fun) * scale
+
+
+def newton_steps(energy: SecondOrder, low: Array, high: Array, start: Array) -> tuple[Array, float]:
+    """The local maximum that projected Newton steps reach from a point, with its value.
+
+    Parameters at an end of the box that the gradient pushes against stay there. Of the others, the second derivative is
+    made negative definite by the signs of its eigenvalues, and the step is halved until the value rises.
+    """
+    theta = np.clip(start, low, high)
+    value, gradient = energy.value_and_gradient(theta)
+    for _ in range(_CLIMB_STEPS):
+        free = np.flatnonzero(((theta > low) | (gradient > 0)) & ((theta < high) | (gradient < 0)))
+        if not len(free):
+            break
+        values, vectors = np.linalg.eigh(energy.hessian(theta)[np.ix_(free, free)])
+        sizes = np.abs(values)
+        sizes = np.maximum(sizes, _FLATTEST * max(sizes[-1], sizes[0], np.finfo(float).tiny))
+        direction = np.zeros(len(theta))
+        direction[free] = vectors @ ((vectors.T @ gradient[free]) / sizes)
+        step = 1.0
+        while step > _SHORTEST:
+            trial = np.clip(theta + step * direction, low, high)
+            new_value, new_gradient = energy.value_and_gradient(trial)
+            if new_value >= value + _SUFFICIENT * gradient @ (trial - theta):
+                break
+            step /= 2
+        else:
+            break
+        gain, theta, value, gradient = new_value - value, trial, new_value, new_gradient
+        if gain <= _NO_GAIN * abs(value):
+            break
+    return theta, float(value)
