@@ -6,10 +6,12 @@ Read and written: labelled pictures (folders, tables, sidecars), and files of fe
 
 from __future__ import annotations
 
+from .bags import make_bags
 from .digits import digits_views
 from .feature_files import FeatureSet, load_arff, load_libsvm, load_npz
 from .generated import make_chessboard, make_regression_views, make_tagged_views, make_two_clouds, make_views
 from .picture_sets import PictureSet, read_pictures
+from .privileged import make_privileged
 from .scenes import Scenes, make_scenes, write_scenes
 from .writers import write_csv, write_jsonl, write_sidecars, write_table
 from .xmp import read_keywords, write_keywords
@@ -22,7 +24,9 @@ __all__ = [
     "load_arff",
     "load_libsvm",
     "load_npz",
+    "make_bags",
     "make_chessboard",
+    "make_privileged",
     "make_regression_views",
     "make_scenes",
     "make_tagged_views",

@@ -1,0 +1,255 @@
+"""Kernels between bags as wholes, and classifiers with them: what methods that look into bags are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..kernels import Bank, Expansion, KernelBank
+from ..kernels.fitted import all_steps
+from ..machines.squared_hinge import WeightedProblem
+from ..views import KernelStack, Views, as_views
+from .bag_estimator import Array, BagClassifier, median_gaussian
+from .bags import Bags, as_bags
+
+NORMALISATIONS = ("cosine", "mean", None)
+
+
+def set_kernel(
+    bags_a: Any,
+    bags_b: Any = None,
+    kernel: Any = None,
+    normalise: str | None = "cosine",
+    power: float = 1.0,
+) -> Array:
+    """Sum of a kernel over all pairs of instances of two bags (the set kernel, or MI-kernel).
+
+    It is positive semi-definite if the kernel between instances is.
+
+    Parameters
+    ----------
+    bags_a : Bags or list of bags
+    bags_b : Bags or list of bags, optional
+        By default `bags_a`.
+    kernel : Kernel, list of kernels or KernelBank, optional
+        Between instances; the average of several. Widths that depend on data come from `bags_a`. By default a Gaussian
+        kernel whose bandwidth is the median distance between instances.
+    normalise : {"cosine", "mean", None}
+        "cosine": divided by the square roots of the kernels of both bags with themselves. "mean": by the numbers of
+        pairs.
+    power : float
+        The kernel between instances is raised to it: high powers count close pairs only.
+
+    Returns
+    -------
+    array of shape (len(bags_a), len(bags_b))
+
+    Examples
+    --------
+    >>> from kernelweave.kernels import Linear
+    >>> bags = [np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[1.0, 0.0]])]
+    >>> set_kernel(bags, kernel=Linear(), normalise=None)
+    array([[2., 1.],
+           [1., 1.]])
+    """
+    _check(normalise, power)
+    a = as_bags(bags_a)
+    b = a if bags_b is None else as_bags(bags_b)
+    spec = kernel if isinstance(kernel, KernelBank) else KernelBank(_default(kernel, a), dtype="float64")
+    bank = spec.build(a.instances)
+    pairs = InstanceKernel(bank, np.full(bank.n_kernels, 1.0 / bank.n_kernels), float(power))
+    pooled = a.reduce(np.add, b.reduce(np.add, pairs.between(b.instances, a.instances)).T)
+    sizes_a, sizes_b = (_sizes(bags, normalise, partial(pairs.with_itself, bags)) for bags in (a, b))
+    return pooled / np.outer(sizes_a, sizes_b)
+
+
+def bag_statistics(X: Any, groups: Iterable | None = None) -> Array:
+    """Minimum, maximum and mean of every column over each bag, shape (n_bags, 3 * n_features).
+
+    Examples
+    --------
+    >>> bag_statistics([np.array([[1.0], [3.0]]), np.array([[5.0]])])
+    array([[1., 3., 2.],
+           [5., 5., 5.]])
+    """
+    bags = as_bags(X, groups)
+    if isinstance(bags.instances, KernelStack):
+        raise TypeError("statistics of bags are taken of features, got a KernelStack.")
+    views = as_views(bags.instances)
+    columns = np.hstack([views[name] for name in views.names])
+    means = bags.reduce(np.add, columns) / bags.sizes[:, None]
+    return np.hstack([bags.reduce(np.minimum, columns), bags.reduce(np.maximum, columns), means])
+
+
+class InstanceKernel:
+    """Fitted kernels between any two sets of instances, as one: weighted, and raised to a power.
+
+    Parameters
+    ----------
+    bank : Bank
+        Built on the training instances.
+    weights : array of shape (n_kernels,)
+    power : float
+    """
+
+    def __init__(self, bank: Bank, weights: Array, power: float) -> None:
+        self._nodes, self._names = bank._nodes, bank.names
+        self._dtype, self._columns = bank.dtype, bank._columns
+        self.weights, self.power = weights, power
+        if any(step.n_samples is not None for node in self._nodes for step in all_steps(node)):
+            raise ValueError(
+                "set kernels need kernels that depend on two instances only: centred and repaired ones depend on all "
+                "training instances. Leave these normalisations out."
+            )
+
+    def between(self, left: Any, right: Any) -> Array:
+        """Kernel values of shape (len(left), len(right))."""
+        views = right if isinstance(right, Views) else as_views(right, self._columns)
+        everyone = np.arange(len(views))
+        kernels = Expansion(self._names, self._nodes, views, everyone, self._dtype, self._columns).cross(left)
+        mixed = np.tensordot(self.weights, kernels, axes=1).astype(np.float64)
+        return mixed if self.power == 1 else mixed**self.power
+
+    def with_itself(self, bags: Bags) -> Array:
+        """The sum over all pairs of instances of each bag, shape (n_bags,)."""
+        return np.array([self.between(bag, bag).sum() for bag in bags])
+
+
+def _sizes(bags: Bags, normalise: str | None, with_itself: Callable[[], Array]) -> Array:
+    """What the sums over pairs are divided by, one factor a bag; `with_itself` sums over pairs of the same bag."""
+    if normalise is None:
+        return np.ones(len(bags))
+    if normalise == "mean":
+        return bags.sizes.astype(np.float64)
+    own = with_itself()
+    if own.min() <= 0:
+        raise ValueError(
+            f"bag {bags.ids[int(own.argmin())]!r} has the kernel {own.min():g} with itself, so that it has no cosine: "
+            "use normalise='mean'."
+        )
+    return np.sqrt(own)
+
+
+def _default(kernel: Any, bags: Bags) -> Any:
+    if kernel is not None:
+        return kernel
+    instances = bags.instances
+    if isinstance(instances, Views):
+        return {name: median_gaussian(instances[name]) for name in instances.names}
+    return median_gaussian(instances)
+
+
+def _check(normalise: str | None, power: float) -> None:
+    if normalise not in NORMALISATIONS:
+        raise ValueError(f"normalise must be 'cosine', 'mean' or None, got {normalise!r}.")
+    if not 0 < power < np.inf:
+        raise ValueError(f"power must be positive and finite, got {power!r}.")
+
+
+class BagKernelClassifier(BagClassifier):
+    """Support vector machine (squared hinge) with a kernel between bags as wholes.
+
+    Parameters
+    ----------
+    of : {"instances", "statistics"}, default="instances"
+        What the kernel compares: all pairs of instances (the set kernel, with a `power` the MI-kernel), or the minimum,
+        maximum and mean of the columns over each bag (the statistics kernel).
+    kernels, weights : as in :class:`MIClassifier`
+        Between instances, or between the statistics of bags.
+    normalise : {"cosine", "mean", None}, default="cosine"
+    power : float, default=1.0
+        See :func:`set_kernel`.
+    C, fit_intercept, class_weight, tol : as in :class:`MIClassifier`
+    verbose : int, default=0
+
+    Attributes
+    ----------
+    classes_ : array of shape (2,)
+    objective_, gap_ : float
+        The optimal value and its relative duality gap.
+    support_ : array of int
+        Bags that count.
+    dual_coef_ : array of shape (1, n_support)
+    intercept_ : array of shape (1,)
+
+    Examples
+    --------
+    >>> import kernelweave as kw
+    >>> bags, y, _ = kw.datasets.make_bags(n_bags=40, positive_fraction=1.0, random_state=0)
+    >>> BagKernelClassifier(C=100.0).fit(bags, y).score(bags, y)
+    1.0
+    """
+
+    def __init__(
+        self,
+        of: str = "instances",
+        kernels: Any = None,
+        weights: Any = "average",
+        normalise: str | None = "cosine",
+        power: float = 1.0,
+        C: float = 1.0,
+        class_weight: Any = None,
+        fit_intercept: bool = True,
+        tol: float = 1e-8,
+        verbose: int = 0,
+    ) -> None:
+        self.of = of
+        self.kernels = kernels
+        self.weights = weights
+        self.normalise = normalise
+        self.power = power
+        self.C = C
+        self.class_weight = class_weight
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.verbose = verbose
+
+    def fit(
+        self, X: Any, y: ArrayLike, groups: Iterable | None = None, bag_weight: ArrayLike | None = None
+    ) -> BagKernelClassifier:
+        """Learn from labelled bags, given as for :meth:`MIClassifier.fit`; kernels cannot be precomputed."""
+        _check(self.normalise, self.power)
+        if self.of not in ("instances", "statistics"):
+            raise ValueError(f"of must be 'instances' or 'statistics', got {self.of!r}.")
+        bags = self._bags(X, groups, reset=True)
+        positive = self._positive(y, bags)
+        plus, minus = self._class_factors(positive)
+        each = self.C * self._bag_weight(bag_weight, bags)
+        bags = self._compared(bags)
+        bank, weights = self._instance_bank(bags.instances)
+        pairs = InstanceKernel(bank, weights, float(self.power))
+        K = bank.combine(weights).astype(np.float64) ** self.power
+        K = bags.reduce(np.add, bags.reduce(np.add, K).T)
+        sizes = _sizes(bags, self.normalise, K.diagonal)
+        problem = WeightedProblem(0.5 * (K + K.T) / np.outer(sizes, sizes), self.fit_intercept)
+        point = problem.solve(plus * each * positive, minus * each * ~positive, accuracy=self.tol)
+        self.objective_ = point.primal
+        self.gap_ = point.gap / max(abs(point.primal), np.finfo(float).tiny)
+        self.support_ = np.flatnonzero(point.coef)
+        self.dual_coef_ = point.coef[self.support_][None]
+        self.intercept_ = np.array([point.intercept])
+        self._pairs = pairs
+        self._kept = bags[self.support_] if len(self.support_) else bags[:1]
+        self._coef = np.repeat((point.coef / sizes)[self.support_], bags.sizes[self.support_])
+        return self
+
+    def _compared(self, bags: Bags) -> Bags:
+        """What the kernel compares: bags, or the statistics of each as a bag of one instance."""
+        if isinstance(bags.instances, KernelStack) or self._spec().kernels == "precomputed":
+            raise ValueError(
+                "BagKernelClassifier needs instances as features, not precomputed kernels: sum these over pairs of "
+                "instances and use MKLClassifier('precomputed')."
+            )
+        return bags if self.of == "instances" else Bags(bag_statistics(bags))
+
+    def _bag_scores(self, bags: Bags) -> Array:
+        bags = self._compared(bags)
+        if len(self.support_) == 0:
+            return np.full(len(bags), self.intercept_[0])
+        pooled = bags.reduce(np.add, self._pairs.between(bags.instances, self._kept.instances) @ self._coef)
+        sizes = _sizes(bags, self.normalise, partial(self._pairs.with_itself, bags))
+        return pooled / sizes + self.intercept_[0]
