@@ -16,6 +16,15 @@ from .measures import (
     ranking_loss,
     recall_at,
 )
+from .pairs import (
+    Verification,
+    cumulative_match,
+    one_gallery_split,
+    plot_cumulative_match,
+    plot_distances,
+    privileged_ratio_curve,
+    verification,
+)
 from .plots import plot_history, plot_weights, weight_bars
 from .protocol import RemovedLabels, most_frequent_labels, remove_labels, rows_with_at_least
 from .scorers import scorer
@@ -33,9 +42,11 @@ __all__ = [
     "RemovedLabels",
     "RepeatedMultilabelStratifiedKFold",
     "Table",
+    "Verification",
     "auc",
     "average_precision",
     "coverage",
+    "cumulative_match",
     "evaluate",
     "f1_at",
     "lrap",
@@ -43,9 +54,13 @@ __all__ = [
     "measure",
     "most_frequent_labels",
     "one_error",
+    "one_gallery_split",
+    "plot_cumulative_match",
+    "plot_distances",
     "plot_history",
     "plot_weights",
     "precision_at",
+    "privileged_ratio_curve",
     "ranking_loss",
     "recall_at",
     "remove_labels",
@@ -53,5 +68,6 @@ __all__ = [
     "scorer",
     "subpopulations",
     "summary_table",
+    "verification",
     "weight_bars",
 ]
