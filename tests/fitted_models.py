@@ -16,23 +16,31 @@ import kernelweave as kw
 from kernelweave.kernels import (
     AdditiveChiSquared,
     ChiSquared,
+    ChiSquaredGaussianFamily,
+    DistanceProductFamily,
+    FiniteFamily,
     Gaussian,
+    GaussianFamily,
     HistogramIntersection,
     KernelBank,
     Laplacian,
     Linear,
+    LinearMapFamily,
     Mean,
     Normalised,
     Polynomial,
+    PolynomialFamily,
     Precomputed,
     Product,
     Repaired,
+    SampledFamily,
 )
 from kernelweave.machines import MLRGL, MLRL1, SVM, MLRPairwise, NuSVM
+from kernelweave.metric import EuclideanMetric, WhitenedMetric
 from kernelweave.solvers import StochasticApproximation
 from kernelweave.weights import ElasticNetBall, Fixed, Grouped, LpBall
 
-N, TRAIN = 60, 45
+N, TRAIN, SHAPE = 60, 45, 20
 
 
 def views(n_classes=2, multilabel=False, dtype=np.float64):
@@ -128,7 +136,41 @@ def case(name, model, data):
     return Case(name, make)
 
 
-C, L, R = kw.MKLClassifier, kw.LabelRanker, kw.MKLRegressor
+def drawn():
+    """Kernels drawn by a function; they can be kept, the function cannot."""
+    X, y = views()
+    family = SampledFamily(lambda rng: (X.names[rng.integers(len(X.names))], Gaussian(float(rng.uniform(0.2, 5.0)))), 5)
+    model = fit(I(family, max_kernels=5, random_state=0), X[:TRAIN], y[:TRAIN])
+    return model.set_params(family=None), X[TRAIN:], y[TRAIN:]
+
+
+def bags():
+    """Bags of three instances, those of the first class with one far off."""
+    rng = np.random.default_rng(0)
+    y = np.arange(N) % 2
+    X = rng.normal(size=(N, 3, 4))
+    X[:, 0] += 3.0 * y[:, None]
+    return list(X), y
+
+
+def few_labels(n_classes=2):
+    X, y = array(n_classes)
+    return X, np.where(np.arange(N) % 3 == 0, y, -1)
+
+
+def with_privileged(model):
+    """A model that is told more of the training samples than of new ones."""
+    X, y = array()
+    Z = X[:, :3] + 0.1
+    return fit(model, X[:TRAIN], y[:TRAIN], Z=Z[:TRAIN]), X[TRAIN:], y[TRAIN:]
+
+
+def metric(model):
+    changed = ", ".join(name for name, value in model.get_params().items() if isinstance(value, np.ndarray))
+    return Case(f"distance: {type(model).__name__} {changed}", lambda: with_privileged(model))
+
+
+C, L, R, I = kw.MKLClassifier, kw.LabelRanker, kw.MKLRegressor, kw.InfiniteKernelClassifier
 BANK = KernelBank(
     {
         "useful0": [Gaussian(0.5), Normalised(Linear(), ("center", "trace"))],
@@ -161,6 +203,7 @@ CASES = [
     case("calibrated", C(probability=True, weights=LpBall(np.inf)), views),
     case("calibrated, three classes", C(probability=True, random_state=np.random.RandomState(0)), lambda: views(3)),
     case("one kernel", C(Gaussian(), weights="average"), array),
+    case("a learned metric", C([Gaussian(metric=np.diag(1.0 + np.arange(20)))], weights="average"), array),
     case("fixed weights as an array", C([Linear(), Gaussian()], weights=np.array([0.2, 0.8])), array),
     case("fixed weights", C([Linear(), Gaussian()], weights=Fixed([0.2, 0.8]), C=np.float32(0.1)), array),
     case("one array in single precision", C(), lambda: array(dtype=np.float32)),
@@ -204,4 +247,32 @@ CASES = [
     case("neighbours, tags", kw.MLkNN(), lambda: (array()[0], tagged("tags")[1])),
     case("least squares", kw.MLLS(n_components=2), lambda: (array()[0], tagged("nan")[1])),
     case("least squares, frame", kw.MLLS(), lambda: (frame("pandas")[0], texts(array(3)[1]))),
+    case("one rate", I(GaussianFamily("single"), max_kernels=6), array),
+    case("one feature at a time", I(GaussianFamily("separate"), max_kernels=6, probability=True), lambda: array(3)),
+    case("a rate for every feature", I([GaussianFamily("product", 5.0)], max_kernels=5, random_state=0), array),
+    case("rates of polynomials", I(PolynomialFamily((1, 2)), sharing="sum", max_kernels=6), lambda: views(3)),
+    case("linear maps", I(LinearMapFamily(2), max_kernels=4, random_state=0), array),
+    case("between chi-squared and Gaussian", I(ChiSquaredGaussianFamily((-0.5, 0.0)), max_kernels=4), positive_views),
+    case("rates of views", I(DistanceProductFamily({"useful0": "euclidean", "noise0": "cityblock"})), views),
+    case("families of views", I({"useful0": FiniteFamily([Linear(), Gaussian()]), "noise0": GaussianFamily()}), views),
+    case("a finite family", I(FiniteFamily([Linear(), Gaussian(), Normalised(Polynomial(2), "trace")])), views),
+    case("a family of given kernels", I(FiniteFamily("precomputed")), stack),
+    Case("a drawn family that is given up", drawn),
+    case("one weight a kernel", kw.LPBeta(C=(0.1, 10.0), nu=(0.2, 0.6), random_state=0), lambda: views(3)),
+    case("one weight a kernel, two classes", kw.LPBeta(C=1.0, nu=0.5, random_state=0), views),
+    case("one weight a kernel, precomputed", kw.LPBeta("precomputed", C=1.0, nu=0.5, random_state=0), stack),
+    case("one weight a class and kernel", kw.LPB(BANK.kernels["useful0"], C=1.0, nu=0.5), lambda: views(3)),
+    case("one weight a class and kernel, two classes", kw.LPB(C=1.0, nu=0.5), array),
+    case("two classes boosted", kw.LPBoost(C=1.0, nu=(0.3, 0.5)), lambda: (views()[0], texts(views()[1]))),
+    case("all kernel values", kw.CGBoost(), lambda: views(3)),
+    case("bags, one witness each", kw.MIClassifier(), bags),
+    case("bags, every instance", kw.MIClassifier("instance", "alp", [Linear(), Gaussian()]), bags),
+    case("few labels", kw.InputOutputKernelClassifier(max_candidates=4), few_labels),
+    case("few labels, three classes", kw.InputOutputKernelClassifier(max_candidates=3), lambda: few_labels(3)),
+    case("labels of bags", kw.InputOutputKernelClassifier("multiple-instance", max_candidates=3), bags),
+    case("no labels", kw.InputOutputKernelClustering(max_candidates=3), array),
+    Case("privileged features", lambda: with_privileged(kw.SVMPlus())),
+    *map(metric, (EuclideanMetric(), WhitenedMetric(2), kw.ITML(random_state=0), kw.ITML(prior=np.eye(SHAPE)))),
+    *map(metric, (kw.ITMLPlus(max_sweeps=5), kw.PartialITMLPlus(max_sweeps=5, random_state=0), kw.ITMLS(max_sweeps=5))),
+    case("all kernel values, two classes", kw.CGBoost(C=0.1), lambda: frame("pandas")),
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import zipfile
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +14,9 @@ import pytest
 from fitted_models import BANK, CASES, TRAIN, C, L, array, fit, tagged, views
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
 import kernelweave as kw
 from kernelweave import _archive
@@ -25,16 +25,20 @@ from kernelweave._estimator import BankEstimator
 from kernelweave.kernels import (
     FromFunction,
     Gaussian,
+    GaussianFamily,
     Kernel,
     KernelBank,
     Linear,
     Normalised,
+    ParametricFamily,
     Polynomial,
     Product,
+    SampledFamily,
 )
 from kernelweave.kernels.fitted import all_steps
 from kernelweave.kernels.steps import Center, Clip, Scale, Shift, Spherical
 from kernelweave.machines import SVM
+from kernelweave.metric import Mahalanobis, PairSet
 from kernelweave.model_files import estimator_from_state, estimator_state, load, save
 from kernelweave.solvers import StochasticApproximation
 
@@ -63,16 +67,24 @@ def assert_equal(one, other):
         assert len(one) == len(other)
         for part, other_part in zip(one, other, strict=True):
             assert_equal(part, other_part)
+    elif isinstance(one, BaseEstimator):
+        for name, value in vars(one).items():
+            if name.endswith("_"):
+                assert_equal(getattr(other, name), value.item() if isinstance(value, np.generic) else value)
+    elif isinstance(one, (PairSet, Mahalanobis)):
+        for field in fields(one):
+            assert_equal(getattr(one, field.name), getattr(other, field.name))
     else:
         assert one == other
 
 
 def outcomes(model, X, y):
     """Everything a model says about samples, by the name of the method."""
-    yield "predict", model.predict(X)
-    if isinstance(model, BankEstimator) or (isinstance(y, np.ndarray) and not pd.isna(y).any()):
+    if hasattr(model, "score") and (
+        isinstance(model, BankEstimator) or (isinstance(y, np.ndarray) and not pd.isna(y).any())
+    ):
         yield "score", model.score(X, y)
-    for method in ("decision_function", "predict_proba", "rank", "tags"):
+    for method in ("predict", "decision_function", "predict_proba", "rank", "tags", "transform"):
         if hasattr(model, method):
             yield method, getattr(model, method)(X)
     if isinstance(model, kw.LabelRanker):
@@ -271,6 +283,18 @@ class OwnClassifier(kw.MKLClassifier):
     pass
 
 
+class OwnFamily(GaussianFamily):
+    pass
+
+
+def rated(X, Y, theta):
+    return np.exp(-theta[0] * ((X[:, None] - Y) ** 2).sum(axis=2))
+
+
+def draw(rng):
+    return "x", Gaussian(float(rng.uniform(0.5, 2.0)))
+
+
 def own_function(X, Y):
     return X @ Y.T
 
@@ -291,6 +315,16 @@ def metric(x, y):
         (C(Product(Linear(), OwnKernel())), "OwnKernel is a class of your own"),
         (C(machine=OwnMachine()), "its machine: OwnMachine is a class of your own"),
         (kw.MLkNN(2, metric=metric), r"its metric: <function metric.*> is a function of yours"),
+        (
+            kw.InfiniteKernelClassifier(ParametricFamily(rated, low=(0.1,), high=(9.0,)), max_kernels=3),
+            r"its family: ParametricFamily\(.*is a function of yours.*joblib.dump",
+        ),
+        (
+            kw.InfiniteKernelClassifier(SampledFamily(draw, draws=2), max_kernels=3, random_state=0),
+            r"its family: SampledFamily\(.*is a function of yours",
+        ),
+        (kw.InfiniteKernelClassifier(OwnFamily(), max_kernels=3), "its family: OwnFamily is a class of your own"),
+        (kw.LPBeta(C=1.0, nu=0.5, cv=StratifiedKFold(3)), "its cv: StratifiedKFold.* is of type StratifiedKFold"),
         (OwnClassifier(), "OwnClassifier is a class of your own, made from MKLClassifier"),
         (kw.OnlineMKLClassifier(), "got OnlineMKLClassifier: .* keep others with joblib.dump"),
         (GridSearchCV(C(), {"C": [1.0]}, cv=2), "got GridSearchCV: of a search save its best_estimator_"),
@@ -302,6 +336,13 @@ def test_what_cannot_be_kept_is_refused_by_name(model, message, tmp_path):
     with pytest.raises(TypeError, match=message):
         save(model, tmp_path / "model.kw")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_kernel_of_a_family_of_functions_is_refused_even_without_the_family(tmp_path):
+    model = kw.InfiniteKernelClassifier(ParametricFamily(rated, low=(0.1,), high=(9.0,)), max_kernels=3)
+    fit(model, *array()).set_params(family=None)
+    with pytest.raises(TypeError, match=r"because of its .*: FromFunction\(.* is a function of yours"):
+        save(model, tmp_path / "model.kw")
 
 
 def test_a_class_with_the_name_of_a_known_one_is_not_taken_for_it(tmp_path):
@@ -360,9 +401,9 @@ def test_a_damaged_file_is_refused_or_the_same(data, written, tmp_path_factory):
         assert_equal(model.decision_function(X), decisions)
 
 
-def changed(path, change):
+def changed(path, change, name="two classes"):
     """The file of a small model, rewritten after a change of its description and arrays."""
-    model, *_ = CASES[0].built()
+    model, *_ = named(name).built()
     state, arrays = estimator_state(model)
     change(state, arrays)
     write_archive(path, "estimator", state, arrays)
@@ -400,7 +441,7 @@ def put_array(key, make):
         (put_array("dual_coef_", lambda a: a[:, :-1]), "does not fit"),
         (put_array("dual_coef_", lambda a: a.astype(int)), "dual_coef_ is an array of int64"),
         (put_array("intercept_", lambda a: a.reshape(())), r"intercept_ is an array of float64 of shape \(\)"),
-        (put_array("weights_", lambda a: a[:-1]), "does not fit together"),
+        (put_array("weights_", lambda a: a[:-1]), "weights_ is an array of .* does not fit the rest"),
         (put_array("classes_", lambda a: np.arange(5)), "does not fit together"),
         (put_array("_active", lambda a: a + 100), "does not fit together"),
         (put_array("_expansion", lambda a: a[:-1]), "do not fit together"),
@@ -410,6 +451,47 @@ def put_array(key, make):
 )
 def test_a_file_that_does_not_describe_a_model_is_refused(change, message, tmp_path):
     changed(tmp_path / "model.kw", change)
+    with pytest.raises(ValueError, match=rf"model.kw, written by .* holds no estimator .*: .*{message}"):
+        load(tmp_path / "model.kw")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("one rate", put("parameters", "family", {"is": "GaussianFamily", "kind": "double"}), "kind of GaussianFamily"),
+        ("one rate", put("parameters", "family", {"is": "ParametricFamily", "value": "eval"}), "unknown kind"),
+        ("one rate", put("parameters", "family", {"is": "SampledFamily", "draw": "eval"}), "unknown kind"),
+        ("one rate", put("learned", "kernels_", {"is": "tuple", "of": []}), "is a tuple of shape"),
+        ("one rate", put("learned", "certified_", 1.0), "certified_ is of type float"),
+        ("one rate", put("learned", "most_violated_", [{"is": "Violator", "name": "x"}]), "Violator cannot be made"),
+        ("one weight a kernel", put_array("selected_", lambda a: a + 100), "does not fit together"),
+        ("one weight a kernel", put_array("selected_", lambda a: a[:-1]), "does not fit the rest"),
+        ("one weight a kernel", put_array("dual_coef_", lambda a: a[0]), "dual_coef_ is an array"),
+        ("one weight a kernel", put_array("classes_", lambda a: np.arange(5)), "does not fit"),
+        ("one weight a class and kernel", put_array("weights_", lambda a: a[:-1]), "does not fit the rest"),
+        ("two classes boosted", put("learned", "nu_", "half"), "nu_ is of type str"),
+        ("all kernel values", put("learned", "_expansion", None), "_expansion is of type NoneType"),
+        ("all kernel values", put_array("intercept_", lambda a: a[:-1]), "does not fit the rest"),
+        ("neighbours", put("learned", "n_neighbors_", 9), "does not fit the rest"),
+        ("distance: ITML ", put_array("multipliers_", lambda a: a[:-1]), "does not fit the rest"),
+        ("distance: ITML ", put_array("distance_", lambda a: a[0]), "arrays that do not fit together"),
+        ("distance: ITML ", put_array("distance_", lambda a: a[:-1]), "does not fit the rest"),
+        ("distance: ITML ", put_array("pairs_", lambda a: a[:-1]), "PairSet cannot be made"),
+        ("distance: ITML ", put("learned", "n_features_in_", 7), "does not fit the rest"),
+        (
+            "distance: ITMLS ",
+            put("learned", "privileged_model_", {"is": "estimator", "of": {"is": "os"}}),
+            "unknown estimator 'os'",
+        ),
+        ("distance: ITMLS ", put("learned", "privileged_model_", {"is": "estimator"}), "unknown kind 'estimator'"),
+        ("distance: ITMLS ", put("learned", "privileged_model_", None), "privileged_model_ is of type NoneType"),
+        ("bags, one witness each", put_array("p_", lambda a: a[:-1]), "does not fit the rest"),
+        ("few labels", put_array("candidates_", lambda a: a[:, 0]), "candidates_ is an array"),
+        ("privileged features", put_array("_expansion", lambda a: a[:-1]), "do not fit together"),
+    ],
+)
+def test_files_of_other_kinds_are_checked_as_well(name, change, message, tmp_path):
+    changed(tmp_path / "model.kw", change, name)
     with pytest.raises(ValueError, match=rf"model.kw, written by .* holds no estimator .*: .*{message}"):
         load(tmp_path / "model.kw")
 

@@ -18,37 +18,51 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import datasets, evaluation, images, kernels, labels, machines, solvers, weights
+    from . import ambiguity, datasets, evaluation, images, kernels, labels, machines, metric, solvers, weights
+    from .ambiguity import MIClassifier
+    from .ambiguity.input_output import InputOutputKernelClassifier, InputOutputKernelClustering
     from .app.tagger import PictureTagger
     from .baselines import MLLS, MLkNN
     from .boosting import LPB, CGBoost, LPBeta, LPBoost
     from .infinite import InfiniteKernelClassifier
     from .kernels import KernelBank
+    from .metric import ITML, ITMLS, ITMLPlus, PairSet, PartialITMLPlus
     from .mkl import MKLClassifier, MKLRegressor
     from .model_files import load, save
     from .online import OnlineMKLClassifier
     from .ranking import LabelRanker
+    from .svm_plus import SVMPlus
     from .views import KernelStack, Views
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ITML",
+    "ITMLS",
     "LPB",
     "MLLS",
     "CGBoost",
+    "ITMLPlus",
     "InfiniteKernelClassifier",
+    "InputOutputKernelClassifier",
+    "InputOutputKernelClustering",
     "KernelBank",
     "KernelStack",
     "LPBeta",
     "LPBoost",
     "LabelRanker",
+    "MIClassifier",
     "MKLClassifier",
     "MKLRegressor",
     "MLkNN",
     "OnlineMKLClassifier",
+    "PairSet",
+    "PartialITMLPlus",
     "PictureTagger",
+    "SVMPlus",
     "Views",
     "__version__",
+    "ambiguity",
     "datasets",
     "evaluation",
     "images",
@@ -56,15 +70,23 @@ __all__ = [
     "labels",
     "load",
     "machines",
+    "metric",
     "save",
     "solvers",
     "weights",
 ]
 
-_SUBMODULES = frozenset({"datasets", "evaluation", "images", "kernels", "labels", "machines", "solvers", "weights"})
+_SUBMODULES = frozenset(
+    {"ambiguity", "datasets", "evaluation", "images", "kernels", "labels", "machines", "metric", "solvers", "weights"}
+)
 _HOME_OF = {
     "CGBoost": "boosting",
+    "ITML": "metric",
+    "ITMLPlus": "metric",
+    "ITMLS": "metric",
     "InfiniteKernelClassifier": "infinite",
+    "InputOutputKernelClassifier": "ambiguity.input_output",
+    "InputOutputKernelClustering": "ambiguity.input_output",
     "KernelBank": "kernels",
     "KernelStack": "views",
     "LPB": "boosting",
@@ -73,10 +95,14 @@ _HOME_OF = {
     "LabelRanker": "ranking",
     "MLLS": "baselines",
     "MLkNN": "baselines",
+    "MIClassifier": "ambiguity",
     "MKLClassifier": "mkl",
     "MKLRegressor": "mkl",
     "OnlineMKLClassifier": "online",
+    "PairSet": "metric",
+    "PartialITMLPlus": "metric",
     "PictureTagger": "app.tagger",
+    "SVMPlus": "svm_plus",
     "load": "model_files",
     "save": "model_files",
     "Views": "views",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
@@ -17,11 +17,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
 from .kernels import Bank, Gaussian, KernelBank
+from .kernels.missing import check_new
+from .kernels.operators import Operator, part_of, product_of
 from .machines import Machine, Solution
 from .solvers import PUBLISHED, Saddle, StochasticApproximation, Stopping, run
 from .solvers.pairing import named
 from .solvers.saddle import Point
-from .views import KernelStack, Views, as_views
+from .views import KernelStack, Views, as_views, device_of
 from .weights import WeightSet
 from .weights.base import DUST
 
@@ -63,23 +65,11 @@ class Fit:
         )
 
 
-class BankEstimator(BaseEstimator):
-    """Base of the estimators that learn weights for the kernels of a bank.
-
-    A subclass has the constructor arguments `kernels`, `weights`, `solver`, `tol`, `max_iter`, `stopping`, `n_jobs` and
-    `verbose`, and turns its targets into columns.
-    """
+class BankReader(BaseEstimator):
+    """Base of the estimators that take their data as a bank of kernels; has the arguments `kernels` and `verbose`."""
 
     kernels: Any
-    weights: Any
-    solver: str | StochasticApproximation
-    tol: float
-    max_iter: int
-    stopping: str
-    n_jobs: int | None
     verbose: int
-
-    # -- reading X ------------------------------------------------------------------------------------------------
 
     def _spec(self) -> KernelBank:
         if isinstance(self.kernels, KernelBank):
@@ -88,30 +78,60 @@ class BankEstimator(BaseEstimator):
 
     def _read(self, X: Any, reset: bool) -> Any:
         """X as the bank takes it. Plain arrays and frames go through scikit-learn's own checks of shape and names."""
+        X = self._read_form(X, reset)
+        check_new(X, self._spec().missing)  # not every estimator builds all its kernels through the bank
+        return X
+
+    def _read_form(self, X: Any, reset: bool) -> Any:
         if isinstance(X, (Views, KernelStack)):
             return X
         if isinstance(X, Mapping) and not issparse(X):
-            return as_views(X)
+            return as_views(X, incomplete=True)
         if self._spec().kernels == "precomputed":
             return np.asarray(X)
+        if device_of(X) is not None:
+            if reset:
+                self.n_features_in_ = X.shape[1]
+            return as_views(X, self._spec().columns)
         if hasattr(X, "columns"):
             validate_data(self, X, reset=reset, skip_check_array=True)
             if reset:
                 self.n_features_in_ = len(X.columns)
-            return as_views(X, self._spec().columns)
+            return as_views(X, self._spec().columns, incomplete=True)
         return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32])
 
     def _n_samples(self, X: Any) -> int:
         return X.shape[1] if isinstance(X, np.ndarray) and X.ndim == 3 else len(X)
 
     def _build(self, X: Any) -> Bank:
+        if self.verbose:
+            self._say("building the kernels; compiled loops are cached, so only the very first fit waits for them")
+        return self._spec().build(X, verbose=bool(self.verbose))
+
+    def _say(self, text: str) -> None:
+        print(f"[kernelweave] {text}", file=sys.stderr)
+
+
+class BankEstimator(BankReader):
+    """Base of the estimators that learn weights for the kernels of a bank.
+
+    A subclass has the constructor arguments `kernels`, `weights`, `solver`, `tol`, `max_iter`, `stopping`, `n_jobs` and
+    `verbose`, and turns its targets into columns.
+    """
+
+    weights: Any
+    solver: str | StochasticApproximation
+    tol: float
+    max_iter: int
+    stopping: str
+    n_jobs: int | None
+
+    def _build(self, X: Any) -> Bank:
         """The bank; settings of the fit that are wrong are found before the kernels are computed."""
         self._stopping()
         if self._solver() != "auto":
             named(self._solver())
-        if self.verbose:
-            self._say("building the kernels; compiled loops are cached, so only the very first fit waits for them")
-        return self._spec().build(X, verbose=bool(self.verbose))
+        return super()._build(X)
 
     # -- solving --------------------------------------------------------------------------------------------------
 
@@ -139,7 +159,8 @@ class BankEstimator(BaseEstimator):
                 for k, task in enumerate(tasks)
             ]
         else:
-            fits = Parallel(n_jobs=self.n_jobs)(
+            bank.expect(min(effective_n_jobs(self.n_jobs), len(tasks)))
+            fits = Parallel(n_jobs=self.n_jobs, prefer=bank.parallel)(
                 delayed(solve_task)(bank, machine, *task, solver, stopping) for task in tasks
             )
         short = [fit.gap for fit in fits if not fit.converged]
@@ -167,9 +188,6 @@ class BankEstimator(BaseEstimator):
             )
 
         return report
-
-    def _say(self, text: str) -> None:
-        print(f"[kernelweave] {text}", file=sys.stderr)
 
     def _store(self, bank: Bank, fits: list[Fit], one_vector: bool) -> None:
         """Keep what prediction and inspection need: active kernels, support rows, certificates."""
@@ -208,13 +226,19 @@ def solve_task(
     on_iteration: Callable[[np.void], None] | None = None,
 ) -> Fit:
     """Find the weights and duals of one problem; a function of its own so that joblib can carry it elsewhere."""
-    weights = weights.resolve(bank, machine, Y)
-    saddle = run(solver, Saddle(bank, machine, weights, Y, stopping, on_iteration=on_iteration))
-    return Fit.of(saddle, saddle.best)
+    with bank.task():
+        weights = weights.resolve(bank, machine, Y)
+        saddle = run(solver, Saddle(bank, machine, weights, Y, stopping, on_iteration=on_iteration))
+        return Fit.of(saddle, saddle.best)
 
 
 def held_out_scores(
-    K: NDArray, machine: Machine, Y: Array, fit: Fit, folds: Iterable[tuple[NDArray, NDArray]], accuracy: float
+    K: NDArray | Operator,
+    machine: Machine,
+    Y: Array,
+    fit: Fit,
+    folds: Iterable[tuple[NDArray, NDArray]],
+    accuracy: float,
 ) -> Array:
     """Scores of every sample by a machine that has not seen it, on one combined kernel; shape of Y.
 
@@ -224,9 +248,8 @@ def held_out_scores(
     scores = np.empty_like(Y)
     for train, held in folds:
         start = Solution(fit.coef[train], fit.intercept, 0.0, 0.0, 0.0)
-        part = np.ascontiguousarray(K[np.ix_(train, train)])
-        trained = machine.restrict(train).solve(part, Y[train], start=start, accuracy=accuracy)
-        scores[held] = K[np.ix_(held, train)] @ trained.coef + trained.intercept
+        trained = machine.restrict(train).solve(part_of(K, train), Y[train], start=start, accuracy=accuracy)
+        scores[held] = product_of(K, held, train, trained.coef) + trained.intercept
     return scores
 
 

@@ -18,13 +18,29 @@ from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 
 from . import kernels, machines, weights
-from .kernels import Expansion, FromFunction, Kernel, KernelBank, Mean, Product
+from .infinite import Violator
+from .kernels import (
+    Expansion,
+    Family,
+    FromFunction,
+    Kernel,
+    KernelBank,
+    Mean,
+    ParametricFamily,
+    Product,
+    SampledFamily,
+)
+from .kernels.device import DeviceExpansion
 from .kernels.expansion import Part
-from .kernels.fitted import Leaf, MeanNode, ProductNode
+from .kernels.feature_maps import Coordinates, Fourier, Homogeneous, MappedKernel, Nystrom, Origin, Stretch, UnitLength
+from .kernels.fitted import Leaf, MeanNode, Partial, ProductNode
 from .kernels.functions import Joined
+from .kernels.learned import LearnedMetric
+from .kernels.low_rank import LowRankExpansion
 from .kernels.quantities import GramColumns
 from .kernels.steps import Center, Clip, Scale, Shift, Spherical
 from .machines import Machine
+from .metric import Mahalanobis, PairSet
 from .solvers import StochasticApproximation
 from .weights import WeightSet
 
@@ -111,6 +127,8 @@ def _simpler(value: Any) -> Any:
         return np.asarray(value) if not isinstance(value, np.ma.MaskedArray) else value
     if isinstance(value, range):
         return list(value)
+    if isinstance(value, DeviceExpansion):
+        return value.plain()
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, os.PathLike):
@@ -138,10 +156,10 @@ def _record(kind: type) -> _Kind:
     return _Kind(kind, lambda value: {name: getattr(value, name) for name in names}, kind)
 
 
-def _vocabulary(module: Any, base: type) -> list[type]:
+def _vocabulary(module: Any, *bases: type) -> list[type]:
     """The dataclasses that a folder offers."""
     offered = [getattr(module, name) for name in module.__all__]
-    return [kind for kind in offered if isinstance(kind, type) and issubclass(kind, base) and is_dataclass(kind)]
+    return [kind for kind in offered if isinstance(kind, type) and issubclass(kind, bases) and is_dataclass(kind)]
 
 
 def _joined(kind: type[Joined]) -> _Kind:
@@ -158,7 +176,7 @@ def _make_slice(start: int | None, stop: int | None, step: int | None) -> slice:
 
 
 def _bank_parts(bank: KernelBank) -> dict[str, Any]:
-    return vars(bank) | {"columns": _plain_columns(bank.columns), "dtype": np.dtype(bank.dtype).name}
+    return bank.__getstate__() | {"columns": _plain_columns(bank.columns), "dtype": np.dtype(bank.dtype).name}
 
 
 def _expansion_parts(expansion: Expansion) -> dict[str, Any]:
@@ -204,6 +222,8 @@ def _sparse(kind: Any) -> _Kind:
     return _Kind(kind, parts, make)
 
 
+#: Kernels and families that are made of functions, which no file keeps.
+_OF_FUNCTIONS = (FromFunction, ParametricFamily, SampledFamily)
 _KINDS: dict[Any, _Kind] = {
     kind.type.__name__: kind
     for kind in (
@@ -216,9 +236,13 @@ _KINDS: dict[Any, _Kind] = {
         *map(_joined, (Product, Mean)),
         _Kind(KernelBank, _bank_parts, KernelBank),
         _Kind(Expansion, _expansion_parts, lambda **state: Expansion.from_state(state)),
-        *map(_record, (StochasticApproximation, Part, Leaf, ProductNode, MeanNode, GramColumns)),
+        _Kind(LowRankExpansion, _expansion_parts, lambda **state: LowRankExpansion.from_state(state)),
+        *map(_record, (MappedKernel, Coordinates, Homogeneous, Fourier, Nystrom, Stretch, UnitLength, Origin)),
+        *map(_record, (StochasticApproximation, Part, Leaf, ProductNode, MeanNode, Partial, GramColumns)),
         *map(_record, (Scale, Spherical, Center, Clip, Shift)),
-        *(_record(kind) for kind in _vocabulary(kernels, Kernel) if kind is not FromFunction),
+        _Kind(LearnedMetric, lambda value: {"matrix": value.matrix}, LearnedMetric),
+        *(_record(kind) for kind in _vocabulary(kernels, Kernel, Family) if kind not in _OF_FUNCTIONS),
+        *map(_record, (Violator, PairSet, Mahalanobis)),
         *map(_record, _vocabulary(machines, Machine)),
         *map(_record, _vocabulary(weights, WeightSet)),
     )
@@ -226,10 +250,10 @@ _KINDS: dict[Any, _Kind] = {
 
 
 def _why_not(value: Any) -> str:
-    if isinstance(value, (Kernel, Machine, WeightSet)) and not isinstance(value, FromFunction):
-        what = f"{type(value).__name__} is a class of your own"
-    elif isinstance(value, FromFunction) or callable(value):
+    if isinstance(value, _OF_FUNCTIONS) or callable(value):
         what = f"{value!r} is a function of yours"
+    elif isinstance(value, (Kernel, Family, Machine, WeightSet)):
+        what = f"{type(value).__name__} is a class of your own"
     else:
         what = f"{value!r} is of type {type(value).__name__}"
     return (

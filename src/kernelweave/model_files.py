@@ -11,78 +11,19 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
 from . import __version__
 from ._archive import MAX_BYTES, read_archive, write_archive
-from ._estimator import BankEstimator
+from ._learned import LEARNED, OF_COLUMNS, check_learned
 from ._packing import Packer, unpack
-from .baselines import MLLS, MLkNN
-from .kernels import Expansion
-from .mkl import MKLClassifier, MKLRegressor
-from .ranking import LabelRanker
 
 #: What a file that holds one estimator and nothing else says it is.
 KIND = "estimator"
-
-# What the estimators learn. A value is of one of the types given, or an array: its kinds, then the names of its sizes,
-# where the same name is the same size in all arrays of a model.
-_BANK: dict[str, list[Any]] = {
-    "kernel_names_": [tuple],
-    "weights_": [("f", "kernels"), ("f", "columns", "kernels")],
-    "support_": [("i", "support")],
-    "dual_coef_": [("f", "columns", "support")],
-    "intercept_": [("f", "columns")],
-    "gap_": [float, int],
-    "converged_": [bool],
-    "n_iter_": [int],
-    "n_svm_solves_": [int],
-    "kernel_adds_": [int],
-    "objective_": [float, int, ("f", "problems")],
-    "history_": [("V", "iterations"), list],
-    "_active": [("i", "active")],
-    "_expansion": [Expansion],
-}
-_CLASSES: dict[str, list[Any]] = {"classes_": [("biufSUOMm", "classes")]}
-_LEARNED: dict[type, dict[str, list[Any]]] = {
-    MKLClassifier: _BANK
-    | _CLASSES
-    | {"_multilabel": [bool], "_never_judged": [("b", "columns")], "_platt": [("f", "columns", 2)]},
-    MKLRegressor: _BANK | {"_one_target": [bool]},
-    LabelRanker: _BANK
-    | _CLASSES
-    | {
-        "_one_class_each": [bool],
-        "_never_judged": [("b", "columns")],
-        "_held_out": [("f", "samples", "columns")],
-        "thresholds_": [("f", "columns")],
-        "n_uninformative_": [int],
-    },
-    MLkNN: _CLASSES
-    | {
-        "multilabel_": [bool],
-        "n_neighbors_": [int],
-        "prior_": [("f", "columns")],
-        "log_odds_": [("f", "columns", "counts")],
-        "_carries": [("f", "samples", "columns")],
-        "_search": [NearestNeighbors],
-    },
-    MLLS: _CLASSES
-    | {
-        "multilabel_": [bool],
-        "coef_": [("f", "columns", "features")],
-        "intercept_": [("f", "columns")],
-        "components_": [("f", "components", "features")],
-    },
-}
-#: What scikit-learn's own checks learn where X is one array or a frame.
-_OF_COLUMNS: dict[str, list[Any]] = {"n_features_in_": [int], "feature_names_in_": [("O", "inputs")]}
-#: What a fit learns only if it was asked to, or if the data is of a certain form.
-_OPTIONAL = frozenset({"_platt", "_held_out", *_OF_COLUMNS})
+#: What stands in the place of an estimator that is part of another one.
+_ESTIMATOR = "estimator"
 
 
 def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
@@ -90,7 +31,7 @@ def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
 
     Parameters
     ----------
-    model : MKLClassifier, MKLRegressor, LabelRanker, MLkNN or MLLS
+    model : MKLClassifier, MKLRegressor, LabelRanker, InfiniteKernelClassifier, LPBeta, or another fitted estimator
         Predictions of what :func:`load` gives back are the same to the last bit. Numbers of numpy among its parameters
         come back as Python's, paths as text. A `random_state` that is a generator is not kept (None comes back): only
         the next fit would draw from it.
@@ -100,7 +41,9 @@ def save(model: BaseEstimator, path: str | os.PathLike[str]) -> None:
     Raises
     ------
     TypeError
-        If the model holds what a file without code cannot: functions (``FromFunction``), classes of your own.
+        If the model holds what a file without code cannot: functions (``FromFunction``, ``ParametricFamily``,
+        ``SampledFamily``), classes of your own, splitters given as ``cv``. A parameter that only another fit would
+        need, such as a `SampledFamily`, can be set to its default before saving.
 
     Examples
     --------
@@ -163,13 +106,13 @@ def estimator_state(model: BaseEstimator, prefix: str = "") -> tuple[dict[str, A
         What JSON can hold.
     arrays : dict of str to array
     """
-    name, learned = type(model).__name__, _LEARNED.get(type(model))
+    name, learned = type(model).__name__, LEARNED.get(type(model))
     if learned is None:
         raise TypeError(_no_estimator(model))
     check_is_fitted(model)
     parameters = model.get_params(deep=False)
     attributes = {key: value for key, value in vars(model).items() if key not in parameters}
-    strange = sorted(set(attributes) - set(learned) - set(_OF_COLUMNS))
+    strange = sorted(set(attributes) - set(learned) - set(OF_COLUMNS))
     if strange:
         raise TypeError(f"{name} has the attribute(s) {strange}, which a model file does not keep: delete them first")
     packer = Packer(prefix)
@@ -177,7 +120,12 @@ def estimator_state(model: BaseEstimator, prefix: str = "") -> tuple[dict[str, A
     for part, values in (("parameters", parameters), ("learned", attributes)):
         for key, value in values.items():
             try:
-                state[part][key] = packer.pack(value, key)
+                if type(value) in LEARNED:
+                    inner, arrays = estimator_state(value, f"{prefix}{key}/")
+                    state[part][key] = {"is": _ESTIMATOR, "of": inner}
+                    packer.arrays.update(arrays)
+                else:
+                    state[part][key] = packer.pack(value, key)
             except TypeError as error:
                 raise TypeError(f"{name} cannot be kept in a file because of its {key}: {error}") from None
     return state, packer.arrays
@@ -197,7 +145,7 @@ def estimator_from_state(state: Mapping[str, Any], arrays: Mapping[str, NDArray]
     ValueError
         If they do not describe an estimator.
     """
-    estimators = {kind.__name__: kind for kind in _LEARNED}
+    estimators = {kind.__name__: kind for kind in LEARNED}
     name = state.get("is")
     if not isinstance(name, str) or name not in estimators:
         raise ValueError(f"unknown estimator {name!r}; known are {', '.join(estimators)}")
@@ -207,15 +155,8 @@ def estimator_from_state(state: Mapping[str, Any], arrays: Mapping[str, NDArray]
         model = kind(**parameters)
     except TypeError as error:
         raise ValueError(f"{name} cannot be made of its parameters: {error}") from error
-    expected = _LEARNED[kind] | _OF_COLUMNS
-    wrong = sorted((set(learned) - set(expected)) | (set(_LEARNED[kind]) - _OPTIONAL - set(learned)))
-    if wrong:
-        raise ValueError(f"{name} has too much or too little: {wrong}")
-    sizes: dict[str, int] = {}
-    for key, value in learned.items():
-        _check(key, value, expected[key], sizes)
+    check_learned(kind, learned)
     vars(model).update(learned)
-    _check_together(model, sizes)
     return model
 
 
@@ -224,51 +165,22 @@ def _unpacked(state: Mapping[str, Any], part: str, arrays: Mapping[str, NDArray]
     if not isinstance(packed, dict):
         raise ValueError(f"{part} are missing")
     try:
-        return {key: unpack(value, arrays) for key, value in packed.items()}
+        return {
+            key: estimator_from_state(value["of"], arrays)
+            if isinstance(value, dict) and value.get("is") == _ESTIMATOR and isinstance(value.get("of"), dict)
+            else unpack(value, arrays)
+            for key, value in packed.items()
+        }
     except RecursionError:
         raise ValueError(f"{part} are nested without end") from None
 
 
-def _check(key: str, value: Any, allowed: list[Any], sizes: dict[str, int]) -> None:
-    """Refuse a learned value of the wrong type or shape; ``sizes`` are those seen so far, and are added to."""
-    if not isinstance(value, np.ndarray):
-        if type(value) not in allowed:
-            raise ValueError(f"{key} is of type {type(value).__name__}")
-        return
-    for kinds, *names in (shape for shape in allowed if isinstance(shape, tuple)):
-        expected = [name if isinstance(name, int) else sizes.get(name) for name in names]
-        fits = all(size in (None, given) for size, given in zip(expected, value.shape, strict=False))
-        if value.dtype.kind in kinds and value.ndim == len(names) and fits:
-            sizes.update({name: size for name, size in zip(names, value.shape, strict=True) if isinstance(name, str)})
-            return
-    raise ValueError(f"{key} is an array of {value.dtype} of shape {value.shape}, which does not fit the rest")
-
-
-def _check_together(model: Any, sizes: dict[str, int]) -> None:
-    """Refuse learned values that are right one by one, but are not of one model."""
-    columns = sizes["columns"]
-    fits = True
-    if "classes" in sizes:
-        # Two classes are one column, but not where labels are ranked.
-        fits = columns == sizes["classes"] or (columns == 1 and sizes["classes"] == 2)
-    if isinstance(model, MLkNN):
-        search = model._search
-        fits &= search.n_samples_fit_ == sizes["samples"]
-        fits &= search.n_neighbors == model.n_neighbors_ == sizes["counts"] - 1
-    elif isinstance(model, BankEstimator):
-        fits &= len(model.kernel_names_) == sizes["kernels"]
-        fits &= (model._expansion.n_kernels, model._expansion.n_samples) == (sizes["active"], sizes["support"])
-        fits &= bool(np.all((model._active >= 0) & (model._active < sizes["kernels"])))
-    if not fits:
-        raise ValueError(f"what {type(model).__name__} has learned does not fit together")
-
-
 def _no_estimator(model: Any) -> str:
     name = type(model).__name__
-    base = next((kind.__name__ for kind in _LEARNED if isinstance(model, kind)), None)
+    base = next((kind.__name__ for kind in LEARNED if isinstance(model, kind)), None)
     if base is not None:
         return f"{name} is a class of your own, made from {base}: a model file has no code; keep it with joblib.dump"
-    known = ", ".join(kind.__name__ for kind in _LEARNED)
+    known = ", ".join(kind.__name__ for kind in LEARNED)
     return (
         f"a model file holds one of {known}, got {name}: of a search save its best_estimator_, of a pipeline its last "
         "step; keep others with joblib.dump"
