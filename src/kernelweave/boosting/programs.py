@@ -20,23 +20,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linprog
 from scipy.sparse import csc_array
+
+from .warm import Program, WarmSolver
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 SLACKS = ("sample", "pair")
-#: Feasibility asked of the solver (its smallest), and what counts as a violation; scores are scaled to at most one.
-_SOLVER_TOLERANCE, _VIOLATION = 1e-10, 1e-8
-#: Number of weights from which interior points are faster than the simplex method (mostly two times).
-_MANY_WEIGHTS = 100
+#: What counts as a violation; scores are scaled to at most one.
+_VIOLATION = 1e-8
 #: Samples on either side of the margin that get rows of their own at first, a weight.
-_BAND_A_WEIGHT, _BAND_LEAST = 1.0, 40
+_BAND_A_WEIGHT, _BAND_LEAST = 0.5, 20
 #: Share of the samples up to the margin that get a row for their second nearest rival at first.
 _DOUBTFUL = 0.2
 
@@ -146,9 +144,10 @@ def solve_path(
         raise ValueError(f"slack must be one of {SLACKS}, got {slack!r}.")
     margins = _Margins(*_checked(scores, codes), per_class, apart=slack == "pair")
     weights, known = margins.start(), np.zeros(margins.shape, dtype=bool)
+    solver = WarmSolver(*margins.names)
     for nu in nus:
         check_nu(nu)
-        found = _solve(margins, float(nu), weights, known)
+        found = _solve(margins, float(nu), weights, known, solver)
         weights = found.weights
         yield found
 
@@ -202,6 +201,17 @@ class _Margins:
         _, n_classes, n_machines = self.scores.shape
         return (n_classes, n_machines) if self.per_class else (n_machines,)
 
+    @property
+    def n_weights(self) -> int:
+        return int(np.prod(self.weight_shape))
+
+    @property
+    def names(self) -> tuple[int, int]:
+        """Of the dual program, how many columns there may be (a dual a pair, then edges), and rows (a weight each, then
+        a cap an item, then the sum of the duals)."""
+        n_items, n_rivals = self.shape
+        return n_items * n_rivals + self.n_weights // self.weight_shape[-1], self.n_weights + n_items + 1
+
     def start(self) -> Array:
         """Weights to begin with: machines count by how far above chance they are alone."""
         n_classes, n_machines = self.scores.shape[1:]
@@ -236,14 +246,14 @@ class _Margins:
         return signed.ravel() @ self.scores.reshape(signed.size, -1)
 
 
-def _solve(margins: _Margins, nu: float, weights: Array, known: NDArray[np.bool_]) -> Combination:
+def _solve(margins: _Margins, nu: float, weights: Array, known: NDArray[np.bool_], solver: WarmSolver) -> Combination:
     """Solve restrictions until one is borne out; `known` collects the rows that were needed."""
     cap = 1.0 / (nu * margins.shape[0])
     restriction = _Restriction.around(margins, margins.at(weights), cap, known)
     rounds, done = 0, False
     while not done:
         rounds += 1
-        weights, rho, duals = restriction.solve()
+        weights, rho, duals = restriction.solve(solver)
         values = margins.at(weights)
         done = restriction.borne_out(values, rho)
     worst = values.min(axis=1)
@@ -300,43 +310,39 @@ class _Restriction:
         known[np.arange(n), nearest] |= open_
         return restriction
 
-    def solve(self) -> tuple[Array, float, Array]:
+    def solve(self, solver: WarmSolver) -> tuple[Array, float, Array]:
         """Weights, rho and the duals of every item and rival.
 
-        The dual program is the one that is solved, because it has few rows: one for every weight, one for the sum of
-        the duals, and one for every item with several rivals, whose duals share a cap. Its variables are the duals and
+        The dual program is the one that is solved, because it has few rows: one for every weight, one for every item
+        with several rivals, whose duals share a cap, and one for the sum of the duals. Its variables are the duals and
         an edge for every vector of weights; its multipliers are the weights and rho.
         """
+        margins = self.margins
+        n_weights, n_rivals = margins.n_weights, margins.shape[1]
         items, rivals = np.nonzero(self.known & self.open[:, None])
         lower = np.flatnonzero(self.below)
-        margins = self.margins
-        columns, values = margins.rows(items, rivals)
         places, terms = margins.rows(lower, self.anchor[lower])
-        n_weights, n_duals = int(np.prod(margins.weight_shape)), len(items)
-        n_edges = n_weights // margins.weight_shape[-1]
         several = np.bincount(items, minlength=len(self.open)) > 1
-        n_shared = int(several.sum())
+        sharing = np.flatnonzero(several)
         shared = np.where(several[items], np.cumsum(several)[items] - 1, -1)
-        caps = np.where(shared < 0, self.cap, np.inf)
-        answer = _optimum(
-            n_weights > _MANY_WEIGHTS,
-            c=np.repeat([0.0, 1.0], [n_duals, n_edges]),
-            A_ub=_columns(columns, values, shared, n_edges, (n_weights, n_shared)),
-            b_ub=np.append(
-                -self.cap * np.bincount(places.ravel(), terms.ravel(), minlength=n_weights),
-                np.full(n_shared, self.cap),
-            ),
-            A_eq=np.repeat([[1.0, 0.0]], [n_duals, n_edges], axis=1),
-            b_eq=np.array([1.0 - self.cap * len(lower)]),
-            bounds=np.column_stack(
-                [np.repeat([0.0, -np.inf], [n_duals, n_edges]), np.append(caps, np.full(n_edges, np.inf))]
-            ),
+        n_edges = n_weights // margins.weight_shape[-1]
+        fixed = -self.cap * np.bincount(places.ravel(), terms.ravel(), minlength=n_weights)
+        x, multipliers = solver.solve(
+            Program(
+                cost=np.repeat([0.0, 1.0], [len(items), n_edges]),
+                most=np.append(np.where(shared < 0, self.cap, np.inf), np.full(n_edges, np.inf)),
+                A=_columns(*margins.rows(items, rivals), shared, n_edges, (n_weights, len(sharing))),
+                limits=np.concatenate([fixed, np.full(len(sharing), self.cap), [1.0 - self.cap * len(lower)]]),
+                n_free=n_edges,
+                columns=np.append(items * n_rivals + rivals, margins.names[0] - n_edges + np.arange(n_edges)),
+                rows=np.concatenate([np.arange(n_weights), n_weights + sharing, [margins.names[1] - 1]]),
+            )
         )
         duals = np.zeros(margins.shape)
-        duals[items, rivals] = np.maximum(answer.x[:n_duals], 0.0)
+        duals[items, rivals] = np.maximum(x[: len(items)], 0.0)
         duals[lower, self.anchor[lower]] = self.cap
-        weights = np.maximum(-answer.ineqlin.marginals[:n_weights], 0.0).reshape(margins.weight_shape)
-        return weights / weights.sum(axis=-1, keepdims=True), float(answer.eqlin.marginals[0]), duals
+        weights = np.maximum(-multipliers[:n_weights], 0.0).reshape(margins.weight_shape)
+        return weights / weights.sum(axis=-1, keepdims=True), float(multipliers[-1]), duals
 
     def borne_out(self, values: Array, rho: float) -> bool:
         """Whether the margins (n_items, n_rivals) are as was assumed; if not, what was not is opened."""
@@ -358,16 +364,17 @@ class _Restriction:
 
 
 def _columns(weights: Index, pulls: Array, shared: Index, n_edges: int, n_rows: tuple[int, int]) -> csc_array:
-    """The rows of the dual program, those of the weights before those of shared caps; `n_rows` says how many of each.
+    """The dual program: rows of the weights, then of shared caps (`n_rows` says how many of each), then the sum.
 
-    The column of a dual pulls at some weights, (n_duals, n_terms), and counts in the cap `shared`, or in none (-1). An
-    edge is what its vector of weights is held below.
+    The column of a dual pulls at some weights, (n_duals, n_terms), and counts in the cap `shared`, or in none (-1), and
+    in the sum. An edge is what its vector of weights is held below.
     """
     n_weights, n_shared = n_rows
-    rows = np.column_stack([weights, n_weights + shared])
-    values = np.column_stack([pulls, np.ones(len(pulls))])
+    last = n_weights + n_shared
+    rows = np.column_stack([weights, n_weights + shared, np.full(len(pulls), last)])
+    values = np.column_stack([pulls, np.ones((len(pulls), 2))])
     used = np.ones(rows.shape, dtype=bool)
-    used[:, -1] = shared >= 0
+    used[:, -2] = shared >= 0
     ends = np.append(used.sum(axis=1), np.full(n_edges, n_weights // n_edges)).cumsum()
     return csc_array(
         (
@@ -375,15 +382,5 @@ def _columns(weights: Index, pulls: Array, shared: Index, n_edges: int, n_rows: 
             np.append(rows[used], np.arange(n_weights)),
             np.append(0, ends),
         ),
-        (n_weights + n_shared, len(pulls) + n_edges),
+        (last + 1, len(pulls) + n_edges),
     )
-
-
-def _optimum(interior: bool, **program: Any) -> Any:
-    """The answer of HiGHS, by interior points or the simplex method first, and the other one should that fail."""
-    tolerances = {"primal_feasibility_tolerance": _SOLVER_TOLERANCE, "dual_feasibility_tolerance": _SOLVER_TOLERANCE}
-    for method in ("highs-ipm", "highs-ds") if interior else ("highs-ds", "highs-ipm"):
-        answer = linprog(method=method, options={**tolerances, "presolve": False}, **program)
-        if answer.status == 0:
-            return answer
-    raise RuntimeError(f"The linear program for the weights could not be solved: {answer.message}")
