@@ -143,12 +143,11 @@ def solve_path(
     if slack not in SLACKS:
         raise ValueError(f"slack must be one of {SLACKS}, got {slack!r}.")
     margins = _Margins(*_checked(scores, codes), per_class, apart=slack == "pair")
-    weights, known = margins.start(), np.zeros(margins.shape, dtype=bool)
+    values, known = margins.at(margins.start()), np.zeros(margins.shape, dtype=bool)
     solver = WarmSolver(*margins.names)
     for nu in nus:
         check_nu(nu)
-        found = _solve(margins, float(nu), weights, known, solver)
-        weights = found.weights
+        found, values = _solve(margins, float(nu), values, known, solver)
         yield found
 
 
@@ -246,10 +245,15 @@ class _Margins:
         return signed.ravel() @ self.scores.reshape(signed.size, -1)
 
 
-def _solve(margins: _Margins, nu: float, weights: Array, known: NDArray[np.bool_], solver: WarmSolver) -> Combination:
-    """Solve restrictions until one is borne out; `known` collects the rows that were needed."""
+def _solve(
+    margins: _Margins, nu: float, values: Array, known: NDArray[np.bool_], solver: WarmSolver
+) -> tuple[Combination, Array]:
+    """Solve restrictions until one is borne out; `known` collects the rows that were needed.
+
+    The first is made around some margins, `values`; those of the solution are returned beside it.
+    """
     cap = 1.0 / (nu * margins.shape[0])
-    restriction = _Restriction.around(margins, margins.at(weights), cap, known)
+    restriction = _Restriction.around(margins, values, cap, known)
     rounds, done = 0, False
     while not done:
         rounds += 1
@@ -265,9 +269,10 @@ def _solve(margins: _Margins, nu: float, weights: Array, known: NDArray[np.bool_
     nearest = np.full(len(margins.codes), np.inf)
     np.minimum.at(nearest, margins.samples, worst)
     gap = value + float(np.atleast_2d(edges).max(axis=1).sum())
-    return Combination(
+    found = Combination(
         weights, rho * scale, nearest * scale, by_class, edges * scale, value * scale, gap * scale, rounds
     )
+    return found, values
 
 
 class _Restriction:
