@@ -12,6 +12,7 @@ than memory_limit, and the machine works with products; then the gap should be 1
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import tempfile
 import time
 import warnings
@@ -100,6 +101,9 @@ def main():
     parser.add_argument("--directory", help="where the file of the single process is; default: a temporary directory")
     parser.add_argument("--stay", action="store_true", help="combined kernels stay with the workers")
     given = parser.parse_args()
+    if importlib.util.find_spec("distributed") is None:
+        print("Dask is not installed: pip install 'kernelweave[cluster]'. Nothing was run.")
+        return
     warnings.simplefilter("ignore")
     given.n = 600 if given.quick else given.n
     print(f"{numba.get_num_threads()} threads; n={given.n}, {given.s} kernels, relative gap {given.gap:g}")

@@ -165,12 +165,15 @@ def rows(name, bags, positive, K, C, limit, repeats):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, help="folder with NAME.npz")
+    parser.add_argument("--data", help="folder with NAME.npz")
     parser.add_argument("--sets", nargs="+", default=["musk1", "elephant"])
     parser.add_argument("--costs", nargs="+", type=float, default=[1.0, 10.0])
     parser.add_argument("--limit", type=float, default=120.0, help="seconds after which a peer is stopped")
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
+    if arguments.data is None:
+        print("No data: give the folder of the multiple-instance sets with --data. Nothing was run.")
+        return
     print(f"{'':<52s} {'ours':>11s} {'peer':>11s} {'ratio':>9s}")
     for name in arguments.sets:
         with np.load(Path(arguments.data) / f"{name}.npz") as data:

@@ -173,11 +173,13 @@ def main():
     arguments = parser.parse_args()
     if arguments.toy:
         with threadpool_limits(1):
-            return toy(arguments.toy)
+            toy(arguments.toy)
+        return
+    if arguments.data is None and not arguments.tables:
+        print("No data: give the folder of the multiple-instance sets with --data. Nothing was run.")
+        return
     arguments.out.touch()
     if not arguments.tables:
-        if arguments.data is None:
-            parser.error("--data is needed: the folder with NAME.npz")
         with threadpool_limits(1):
             fill(arguments.data, arguments.out, arguments.sets, arguments.methods or [*LOOKING_INTO_BAGS, *WHOLE_BAGS])
     tables(arguments.out)

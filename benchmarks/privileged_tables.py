@@ -344,7 +344,11 @@ def main():
     arguments = parser.parse_args()
     lines = [json.loads(line) for line in arguments.out.read_text().splitlines()] if arguments.out.exists() else []
     if arguments.tables:
-        return print_tables(lines)
+        print_tables(lines)
+        return
+    if arguments.data is None:
+        print("No data: give the folder of the sets with --data. Nothing was run.")
+        return
     warnings.simplefilter("ignore")
     done = {(line["set"], line["split"], line["method"]) for line in lines}
     for seed, name in product(range(arguments.splits), arguments.sets):
@@ -356,7 +360,6 @@ def main():
                 with arguments.out.open("a") as file:
                     file.write(json.dumps(line) + "\n")
                 print(line["set"], line["split"], line["method"], line["validated"], line["chosen"], flush=True)
-    return None
 
 
 if __name__ == "__main__":

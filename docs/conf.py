@@ -28,6 +28,7 @@ default_role = "literal"  # `name` in docstrings is code
 autosummary_generate = True
 autosummary_ignore_module_all = False  # the reference lists exactly what __all__ lists
 autosummary_imported_members = True
+autosummary_context = {"top_level": kernelweave.__all__}  # these have a page of their own, which modules do not repeat
 autodoc_typehints = "none"  # numpydoc sections say it with shapes
 napoleon_google_docstring = False
 napoleon_use_param = False

@@ -77,9 +77,9 @@ class ITMLPlus(ITML):
         Multipliers b of ``xi_k = s_k``; zero for pairs without privileged features.
     feasible_ : bool
         Whether no pair is violated by more than `tol`, relative.
-
-    See :class:`~kernelweave.ITML` for the others. Without slack, `objective_` is the value at matrices that violate
-    pairs by up to `violation_`, so that it may be a little below `dual_objective_`, which is a bound always.
+    others
+        As in :class:`~kernelweave.ITML`. Without slack, `objective_` is the value at matrices that violate pairs by up
+        to `violation_`, so that it may be a little below `dual_objective_`, which is a bound always.
 
     Examples
     --------
@@ -220,8 +220,8 @@ class ITMLS(ITML):
     ----------
     privileged_model_ : ITML or None
         The first step; None if there were no privileged features.
-
-    See :class:`~kernelweave.ITML` for the others; `pairs_` are those that were kept.
+    others
+        As in :class:`~kernelweave.ITML`; `pairs_` are those that were kept.
 
     Examples
     --------
