@@ -41,7 +41,7 @@ for name, rival in rivals.items():
 # %%
 # The boundaries in the plane of the two features, all others at their mean; the labelled samples are large dots.
 
-grid = np.stack(np.meshgrid(np.linspace(-4, 4, 80), np.linspace(-4, 4, 80)), axis=-1)
+grid = np.stack(np.meshgrid(np.linspace(-4.5, 4.5, 80), np.linspace(-4.5, 4.5, 80)), axis=-1)
 plane = np.zeros((80 * 80, 20))
 plane[:, :2] = grid.reshape(-1, 2)
 figure, axes = plt.subplots(1, 3, figsize=(12, 4), sharey=True, layout="constrained")
