@@ -22,6 +22,7 @@ import numpy as np
 from low_rank import bandwidth, histograms
 
 from kernelweave.kernels import ChiSquared, Gaussian, KernelBank
+from kernelweave.kernels.cluster_workers import start_workers
 from kernelweave.machines import SVM
 from kernelweave.solvers import Saddle, Stopping, run
 from kernelweave.weights import Simplex
@@ -55,7 +56,7 @@ def told(name, saddle, building, fitting):
 
 
 def compare(given, directory):
-    from distributed import Client, LocalCluster
+    from distributed import Client
 
     views, y = histograms(given.n + 1000, given.s // 2)
     new, views, y = views[given.n :], views[: given.n], y[: given.n].astype(float)
@@ -63,13 +64,10 @@ def compare(given, directory):
     # A process needs more beside its kernels than a small bank has, so small ones have no limit.
     limit = int(SHARE * size + OVERHEAD) if given.n >= 5000 else 0
     print(f"bank {size / 1e9:.2f} GB; {given.workers} workers, memory limit {limit / 1e9:.2f} GB each", flush=True)
-    options = {
-        "n_workers": given.workers,
-        "threads_per_worker": 1,
-        "memory_limit": limit,
-        "dashboard_address": "127.0.0.1:0",
-    }
-    with LocalCluster(**options) as workers, Client(workers, direct_to_workers=True) as client:
+    with (
+        start_workers(given.workers, memory_limit=limit) as workers,
+        Client(workers, direct_to_workers=True) as client,
+    ):
         few = np.arange(300)
         for place in ({"cluster": client}, {"storage": "memmap", "directory": directory}):
             fitted(views[few], y[few], 1e-3, **place)  # compiles

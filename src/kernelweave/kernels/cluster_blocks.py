@@ -220,10 +220,17 @@ class Panel:
 
         def add(strip: Strip) -> None:
             rows = _within(support, strip)
-            gram = spread[rows] @ spread[: strip.last].T
-            gram[:, strip.first :] *= 0.5  # the square holds both triangles; what is left of it counts twice
+            begins = strip.begin + (rows - strip.first) * strip.last
             part = np.zeros(len(slots))
-            _dot_rows(self._data, slots, strip.begin + (rows - strip.first) * strip.last, gram, part)
+            # The square holds both triangles; what is left of it counts twice.
+            if spread.shape[1] == 1:
+                right = spread[: strip.last, 0].copy()
+                right[strip.first :] *= 0.5
+                _dot_rows_with_one(self._data, slots, begins, spread[rows, 0], right, part)
+            else:
+                gram = spread[rows] @ spread[: strip.last].T
+                gram[:, strip.first :] *= 0.5
+                _dot_rows(self._data, slots, begins, gram, part)
             with self._lock:
                 np.add(sums, part, out=sums)
 
@@ -413,6 +420,16 @@ def _add_chunks(data, slots, weights, begin, out):
 def _dot_rows(data, slots, begins, gram, sums):
     for a in range(begins.size):
         dots(data, slots, begins[a], gram[a], sums)
+
+
+@njit(cache=True, nogil=True)
+def _dot_rows_with_one(data, slots, begins, left, right, sums):
+    """`_dot_rows` for the matrix left right', which need not be written."""
+    row = np.empty(len(sums))
+    for a in range(begins.size):
+        row[:] = 0.0
+        dots(data, slots, begins[a], right, row)
+        sums += left[a] * row
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
