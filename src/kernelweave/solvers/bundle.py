@@ -20,6 +20,15 @@ from .saddle import Array, Point
 #: Beyond this many cuts, those with no multiplier for this many rounds are dropped: a linear program has room for many,
 #: the smooth master takes time cubic in their number.
 _MANY_LINEAR, _MANY_SMOOTH, _IDLE = 100, 24, 20
+#: Ways to solve the linear program: where cuts are nearly parallel, HiGHS may fail in one and succeed in another. The
+#: last is less precise, which costs tightness of the bound and nothing else: any multipliers give one.
+_PRECISE = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+_WAYS: tuple[tuple[str, dict[str, float]], ...] = (
+    ("highs", _PRECISE),
+    ("highs-ds", _PRECISE | {"presolve": False}),
+    ("highs-ipm", _PRECISE),
+    ("highs", {}),
+)
 
 
 class Bundle:
@@ -79,20 +88,21 @@ class Bundle:
 
         cuts = np.hstack([-H / size, -np.ones((len(H), 1))])
         own = widened(A_ub)
-        answer = linprog(
-            np.append(np.zeros(H.shape[1]), 1.0),
-            A_ub=cuts if own is None else np.vstack([cuts, own]),
-            b_ub=-S / size if own is None else np.concatenate([-S / size, b_ub]),
-            A_eq=widened(A_eq),
-            b_eq=b_eq,
-            bounds=[*bounds, (None, None)],
-            method="highs",
-            options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
-        )
-        if answer.status != 0:
-            raise ArithmeticError(f"The linear program of the cutting-plane model failed: {answer.message}")
-        multipliers = np.maximum(-answer.ineqlin.marginals[: len(H)], 0.0)
-        return np.maximum(answer.x[:-1], 0.0), multipliers / multipliers.sum()
+        for method, options in _WAYS:
+            answer = linprog(
+                np.append(np.zeros(H.shape[1]), 1.0),
+                A_ub=cuts if own is None else np.vstack([cuts, own]),
+                b_ub=-S / size if own is None else np.concatenate([-S / size, b_ub]),
+                A_eq=widened(A_eq),
+                b_eq=b_eq,
+                bounds=[*bounds, (None, None)],
+                method=method,
+                options=options,
+            )
+            if answer.status == 0:
+                multipliers = np.maximum(-answer.ineqlin.marginals[: len(H)], 0.0)
+                return np.maximum(answer.x[:-1], 0.0), multipliers / multipliers.sum()
+        raise ArithmeticError(f"The linear program of the cutting-plane model failed: {answer.message}")
 
     def _smooth_dual(self) -> tuple[Array, Array]:
         S, H = self.constants, self.slopes
