@@ -23,7 +23,7 @@ PATIENCE = 30.0
 #: Times that a panel may be lost, one after the other, before the worker is thought to die of it.
 LOSSES = 3
 #: What worker processes that are started here are told. By default Dask's give freed memory back to the system at once;
-#: blocks of kernels are made and freed all the time, and to get the pages again took a sixth of the time of a build.
+#: blocks of kernels are made and freed all the time, and to get the pages again slows a build.
 ENVIRONMENT = {"MALLOC_TRIM_THRESHOLD_": str(1 << 28), "MALLOC_MMAP_THRESHOLD_": str(1 << 25)}
 _BEFORE_START = "distributed.nanny.pre-spawn-environ"
 #: Share of a worker's memory limit that panels may take: at 80 % Dask pauses it, at 95 % it is ended.
