@@ -157,18 +157,18 @@ class MLRL1(RankingMachine):
         inside = (lower + slack < work.B) & (upper - slack > work.B)
         free = inside.astype(work.F.dtype)
         share = 1.0 / np.maximum(free.sum(axis=1, keepdims=True), 1)
-        # Inverse of rest + ridge + common common' on the free samples of each label, by Sherman and Morrison.
+        # Inverse of rest + ridge + common common' on the free samples of each label, by Woodbury's identity.
         ridge = work.extra["ridge"].astype(work.F.dtype)
-        inverse = 1.0 / (work.rest + ridge)
+        inverse = 1.0 / (work.rest + ridge)[:, None]
         scaled = inverse * work.common
-        normalise = 1.0 / (1.0 + (scaled * work.common) @ free)
+        within = _inverses(scaled, work.common, free)
 
         def tangent(P: Array) -> Array:
             P = P * free
             return (P - share * P.sum(axis=1, keepdims=True)) * free
 
         def precondition(P: Array) -> Array:
-            return tangent(inverse[:, None] * P - np.multiply.outer(scaled, normalise * (scaled @ P)))
+            return tangent(inverse * P - scaled @ np.einsum("kab,bk->ak", within, scaled.T @ P))
 
         return Face(tangent, ridge[:, None], precondition)
 
@@ -187,6 +187,15 @@ class MLRL1(RankingMachine):
     def restrict(self, samples: NDArray[np.intp]) -> MLRL1:
         """See :meth:`Machine.restrict`."""
         return self if np.ndim(self.ridge) == 0 else replace(self, ridge=np.asarray(self.ridge)[samples])
+
+
+def _inverses(left: NDArray, right: NDArray, free: NDArray) -> NDArray:
+    """``inv(1 + left[f].T @ right[f])``, symmetric, for the free samples f of every label: (m, r, r)."""
+    r = right.shape[1]
+    rows, columns = np.tril_indices(r)
+    small = np.empty((free.shape[1], r, r))
+    small[:, rows, columns] = small[:, columns, rows] = free.T @ (left[:, rows] * right[:, columns])
+    return np.linalg.inv(small + np.eye(r)).astype(free.dtype)
 
 
 class PairMachine(RankingMachine):

@@ -6,8 +6,9 @@ quadratic problem without bounds: conjugate gradients on it, at one matrix produ
 would. What leaves the constraint set the next sweep brings back, sample by sample and at no cost of its own; both
 together are kept only if the dual value rises.
 
-Most kernels of different samples have much in common (a mean well above zero), which makes one eigenvalue of K large
-and conjugate gradients slow. So they are preconditioned with a multiple of the identity plus that one direction.
+Samples have much in common: the mean of most kernels is well above zero, and a few more directions describe most of the
+rest. These make some eigenvalues of K large and conjugate gradients slow, so they are preconditioned with a multiple of
+the identity plus those directions.
 """
 
 from __future__ import annotations
@@ -39,8 +40,10 @@ _FIRST_STEPS = 2
 _MUCH_LEFT = 0.03
 #: A direction this much flatter than the steepest is flat but for rounding.
 _FLAT = 1e-12
-#: Power iterations for the direction that the samples have most in common.
-_POWER_STEPS = 3
+#: Directions that the samples have most in common, and power iterations to find them. More of them cost more to invert
+#: for every label than they save.
+_COMMON = 16
+_POWER_STEPS = 2
 
 
 @dataclass
@@ -56,8 +59,8 @@ class Work:
         Signed duals.
     F : array of shape (n, m), of the kernel's dtype
         ``K @ B``, kept up to date.
-    common, rest : array of shape (n,), float
-        The kernel is like ``common common' + rest * identity``.
+    common, rest : array of shape (n, r), float
+        The kernel is like ``common @ common.T + rest * identity``.
     extra : dict
         What the machine's loops need beside these.
     steps : int
@@ -331,12 +334,14 @@ def _inner_products(left: list[NDArray], right: list[NDArray]) -> Array:
 
 
 def in_common(K: NDArray | Operator) -> tuple[NDArray, float]:
-    """`common` and `rest` of a kernel: leading eigenvector times the root of its eigenvalue, mean of the others."""
-    common, size = np.ones(len(K), K.dtype), 0.0
+    """`common`, (n, r), and `rest` of a kernel, from its leading eigenvectors and the mean of its other eigenvalues."""
+    n, trace = len(K), float(K.diagonal().sum(dtype=np.float64))
+    basis = np.random.default_rng(0).standard_normal((n, max(1, min(_COMMON, n // 4)))).astype(K.dtype)
+    basis[:, 0] = 1.0  # what they have most in common is near the mean
     for _ in range(_POWER_STEPS):
-        common = K @ common
-        size = float(np.linalg.norm(common))
-        common /= K.dtype.type(size or 1.0)
-    trace = float(K.diagonal().sum(dtype=np.float64))
-    rest = max(trace - size, 1e-3 * trace) / len(K)
-    return common * K.dtype.type(np.sqrt(size)), rest if rest > 0 else 1.0
+        basis, _ = np.linalg.qr(K @ basis)
+    sizes, axes = np.linalg.eigh(basis.T @ (K @ basis))
+    sizes = np.maximum(sizes, 0.0)
+    rest = max(trace - float(sizes.sum()), 1e-3 * trace) / n
+    rest = rest if rest > 0 else 1.0
+    return basis @ (axes * np.sqrt(np.maximum(sizes - rest, 0.0))).astype(K.dtype), rest
