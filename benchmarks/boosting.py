@@ -67,6 +67,10 @@ def seconds(function: Callable[[], object]) -> NDArray:
     return np.array([time.perf_counter(), time.process_time()]) - begin
 
 
+def median_seconds(function: Callable[[], object], repeats: int) -> NDArray:
+    return np.median([seconds(function) for _ in range(repeats)], axis=0)
+
+
 def processors(ours: NDArray, theirs: NDArray) -> str:
     return f"processor time {ours[1]:.1f} s against {theirs[1]:.1f} s"
 
@@ -84,7 +88,7 @@ def comparisons(quick: bool) -> Iterator[Row]:
 
     grams = [bank.gram(int(j)).astype(float) for j in few]
     theirs = n_kernels * np.mean([seconds(partial(loop_over_svc, K, codes)) for K in grams], axis=0)
-    own = np.median([seconds(ours) for _ in range(1 if quick else 3)], axis=0)
+    own = median_seconds(ours, 1 if quick else 3)
     what = f"machines of {n_kernels} kernels, {n_classes} classes, n={n}"
     yield Row(what, f"SVC in a loop, from {len(few)} kernels", own[0], theirs[0], 5.0, processors(own, theirs))
     scores = np.stack([machine.scores for machine in machines], axis=1)
@@ -93,8 +97,8 @@ def comparisons(quick: bool) -> Iterator[Row]:
         list(solve_path(scores[rows], codes[rows], nus, per_class=False))
 
     everyone = np.ones(n, dtype=bool)
-    one = seconds(lambda: program(everyone, (0.5,)))
-    many = one + seconds(lambda: in_threads(lambda k: program(fold != k, NUS), range(FOLDS)))
+    one = median_seconds(lambda: program(everyone, (0.5,)), 3)
+    many = one + median_seconds(lambda: in_threads(lambda k: program(fold != k, NUS), range(FOLDS)), 3)
     for name, lp in (("one nu", one), (f"nu of {len(NUS)} by {FOLDS} folds", many)):
         share = lp / (own + lp)
         note = f"; linear programs {lp[0]:.2f} s, {share[0]:.1%} of the fit ({share[1]:.1%} of processor time)"

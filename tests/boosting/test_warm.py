@@ -7,7 +7,17 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 from scipy.sparse import csc_array
 
-from kernelweave.boosting.warm import Program, WarmSolver
+from kernelweave.boosting.warm import Columns, Program, WarmSolver
+
+
+def as_columns(A):
+    sparse = csc_array(A)
+    return Columns(sparse.data, sparse.indices, sparse.indptr)
+
+
+def dense(program):
+    parts = (program.A.values, program.A.rows, program.A.starts)
+    return csc_array(parts, (len(program.limits), len(program.cost))).toarray()
 
 
 def some_program(rng, n_columns, n_rows, scale):
@@ -24,11 +34,11 @@ def some_program(rng, n_columns, n_rows, scale):
     cost[-1] = 1.0
     limits = rng.normal(size=len(rows))
     limits[-1] = 1.0
-    return Program(cost, most, csc_array(A), limits, 1, columns, rows)
+    return Program(cost, most, as_columns(A), limits, 1, columns, rows)
 
 
 def from_nothing(program):
-    A, bounds = program.A.toarray(), [(0.0, m) for m in program.most[:-1]] + [(None, None)]
+    A, bounds = dense(program), [(0.0, m) for m in program.most[:-1]] + [(None, None)]
     return linprog(program.cost, A[:-1], program.limits[:-1], A[-1:], program.limits[-1:], bounds)
 
 
@@ -40,7 +50,7 @@ def test_every_program_of_a_row_has_its_optimum(seed, n_columns, n_rows):
         program = some_program(rng, n_columns, n_rows, scale)
         x, multipliers = solver.solve(program)
         value = from_nothing(program).fun
-        A, slack = program.A.toarray(), 1e-8
+        A, slack = dense(program), 1e-8
         assert program.cost @ x == pytest.approx(value, abs=1e-8)
         assert (A @ x <= program.limits + slack).all() and A[-1] @ x == pytest.approx(1.0)
         assert (x[:-1] >= -slack).all() and (x <= program.most + slack).all()
@@ -53,7 +63,7 @@ def test_every_program_of_a_row_has_its_optimum(seed, n_columns, n_rows):
 
 
 def test_a_program_without_a_solution_says_so():
-    nowhere = csc_array([[1.0, 0.0]]), np.array([1.0])
+    nowhere = as_columns([[1.0, 0.0]]), np.array([1.0])
     impossible = Program(np.zeros(2), np.array([0.5, np.inf]), *nowhere, 1, np.array([0, 1]), np.array([0]))
     with pytest.raises(RuntimeError, match=r"could not be solved: .*nfeasible"):
         WarmSolver(2, 1).solve(impossible)

@@ -23,9 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csc_array
 
-from .warm import Program, WarmSolver
+from .warm import Columns, Program, WarmSolver
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -194,22 +193,13 @@ class _Margins:
         self.rivals = rivals.reshape(-1, 1) if apart else rivals
         self.shape = self.rivals.shape
         self.right = self.scores[np.arange(n), codes]  # (n, F): what every machine thinks of the right class
-
-    @property
-    def weight_shape(self) -> tuple[int, ...]:
-        _, n_classes, n_machines = self.scores.shape
-        return (n_classes, n_machines) if self.per_class else (n_machines,)
-
-    @property
-    def n_weights(self) -> int:
-        return int(np.prod(self.weight_shape))
-
-    @property
-    def names(self) -> tuple[int, int]:
-        """Of the dual program, how many columns there may be (a dual a pair, then edges), and rows (a weight each, then
-        a cap an item, then the sum of the duals)."""
-        n_items, n_rivals = self.shape
-        return n_items * n_rivals + self.n_weights // self.weight_shape[-1], self.n_weights + n_items + 1
+        n_machines = scores.shape[1]
+        self.weight_shape = (n_classes, n_machines) if per_class else (n_machines,)
+        self.n_weights = int(np.prod(self.weight_shape))
+        # Of the dual program, how many columns there may be (a dual a pair, then edges), and rows (a weight each, then
+        # a cap an item, then the sum of the duals).
+        n_edges = self.n_weights // n_machines
+        self.names = (self.rivals.size + n_edges, self.n_weights + len(self.rivals) + 1)
 
     def start(self) -> Array:
         """Weights to begin with: machines count by how far above chance they are alone."""
@@ -221,7 +211,11 @@ class _Margins:
 
     def at(self, weights: Array) -> Array:
         """All margins, shape (n_items, n_rivals)."""
-        T = np.einsum("icm,cm->ic", self.scores, weights) if self.per_class else self.scores @ weights
+        n, n_classes, n_machines = self.scores.shape
+        if self.per_class:
+            T = np.einsum("icm,cm->ic", self.scores, weights)
+        else:
+            T = (self.scores.reshape(-1, n_machines) @ weights).reshape(n, n_classes)
         right = T[np.arange(len(T)), self.codes]
         return right[self.samples, None] - T[self.samples[:, None], self.rivals]
 
@@ -235,6 +229,13 @@ class _Margins:
             return np.broadcast_to(machines, right.shape), right - wrong
         blocks = np.stack([self.codes[samples], classes], axis=1)[:, :, None] * n_machines + machines
         return blocks.reshape(len(items), 2 * n_machines), np.hstack([right, -wrong])
+
+    def total(self, items: Index, rivals: Index) -> Array:
+        """The sum of some margins, as what the weights are multiplied by: (n_weights,)."""
+        places, terms = self.rows(items, rivals)
+        if not self.per_class:
+            return terms.sum(axis=0)
+        return np.bincount(places.ravel(), terms.ravel(), minlength=self.n_weights)
 
     def edges(self, duals: Array) -> Array:
         """What the duals (n_samples, n_classes) make of every machine, in the shape of the weights."""
@@ -263,11 +264,10 @@ def _solve(
     worst = values.min(axis=1)
     value = float(-rho + cap * np.maximum(rho - worst, 0.0).sum())
     by_class = np.zeros((len(margins.codes), margins.scores.shape[1]))
-    np.add.at(by_class, (margins.samples[:, None], margins.rivals), duals)
+    by_class[margins.samples[:, None], margins.rivals] = duals
     edges = margins.edges(by_class)
     scale = margins.scale
-    nearest = np.full(len(margins.codes), np.inf)
-    np.minimum.at(nearest, margins.samples, worst)
+    nearest = worst.reshape(len(margins.codes), -1).min(axis=1)  # the items of a sample follow each other
     gap = value + float(np.atleast_2d(edges).max(axis=1).sum())
     found = Combination(
         weights, rho * scale, nearest * scale, by_class, edges * scale, value * scale, gap * scale, rounds
@@ -296,7 +296,7 @@ class _Restriction:
         n = len(values)
         order = np.argsort(values.min(axis=1), kind="stable")
         middle = min(int(np.ceil(1.0 / cap)), n)
-        band = int(_BAND_A_WEIGHT * np.prod(margins.weight_shape)) + _BAND_LEAST
+        band = int(_BAND_A_WEIGHT * margins.n_weights) + _BAND_LEAST
         below, open_ = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
         below[order[: max(middle - band, 0)]] = True
         open_[order[max(middle - band, 0) : middle + band]] = True
@@ -305,8 +305,10 @@ class _Restriction:
             # Where another rival is nearly as near, it may be the nearest of the solution, at the price of a round.
             distances = values - values[np.arange(n), nearest][:, None]
             distances[np.arange(n), nearest] = np.inf
+            second = distances.min(axis=1)
             doubtful = below | open_
-            doubtful &= distances.min(axis=1) <= np.quantile(distances.min(axis=1)[doubtful], _DOUBTFUL)
+            place = int(_DOUBTFUL * (doubtful.sum() - 1))
+            doubtful &= second <= np.partition(second[doubtful], place)[place]
             known[np.arange(n), distances.argmin(axis=1)] |= doubtful
             open_ |= doubtful
             below &= ~doubtful
@@ -326,12 +328,11 @@ class _Restriction:
         n_weights, n_rivals = margins.n_weights, margins.shape[1]
         items, rivals = np.nonzero(self.known & self.open[:, None])
         lower = np.flatnonzero(self.below)
-        places, terms = margins.rows(lower, self.anchor[lower])
         several = np.bincount(items, minlength=len(self.open)) > 1
         sharing = np.flatnonzero(several)
         shared = np.where(several[items], np.cumsum(several)[items] - 1, -1)
         n_edges = n_weights // margins.weight_shape[-1]
-        fixed = -self.cap * np.bincount(places.ravel(), terms.ravel(), minlength=n_weights)
+        fixed = -self.cap * margins.total(lower, self.anchor[lower])
         x, multipliers = solver.solve(
             Program(
                 cost=np.repeat([0.0, 1.0], [len(items), n_edges]),
@@ -368,7 +369,7 @@ class _Restriction:
         return not wrong.any()
 
 
-def _columns(weights: Index, pulls: Array, shared: Index, n_edges: int, n_rows: tuple[int, int]) -> csc_array:
+def _columns(weights: Index, pulls: Array, shared: Index, n_edges: int, n_rows: tuple[int, int]) -> Columns:
     """The dual program: rows of the weights, then of shared caps (`n_rows` says how many of each), then the sum.
 
     The column of a dual pulls at some weights, (n_duals, n_terms), and counts in the cap `shared`, or in none (-1), and
@@ -381,11 +382,8 @@ def _columns(weights: Index, pulls: Array, shared: Index, n_edges: int, n_rows: 
     used = np.ones(rows.shape, dtype=bool)
     used[:, -2] = shared >= 0
     ends = np.append(used.sum(axis=1), np.full(n_edges, n_weights // n_edges)).cumsum()
-    return csc_array(
-        (
-            np.append(values[used], np.full(n_weights, -1.0)),
-            np.append(rows[used], np.arange(n_weights)),
-            np.append(0, ends),
-        ),
-        (last + 1, len(pulls) + n_edges),
+    return Columns(
+        values=np.append(values[used], np.full(n_weights, -1.0)),
+        rows=np.append(rows[used], np.arange(n_weights)),
+        starts=np.append(0, ends),
     )

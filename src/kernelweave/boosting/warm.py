@@ -14,7 +14,6 @@ import highspy
 import numpy as np
 from highspy import HighsBasisStatus as Status
 from numpy.typing import NDArray
-from scipy.sparse import csc_array
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -22,7 +21,20 @@ Index = NDArray[np.intp]
 #: Feasibility asked of the solver, its smallest.
 TOLERANCE = 1e-10
 _LOWER, _BASIC, _UPPER, _ZERO = (int(each) for each in (Status.kLower, Status.kBasic, Status.kUpper, Status.kZero))
-_STATUS = {int(each): each for each in (Status.kLower, Status.kBasic, Status.kUpper, Status.kZero, Status.kNonbasic)}
+#: By their numbers, 0 to 4.
+_STATUS = np.array([Status.kLower, Status.kBasic, Status.kUpper, Status.kZero, Status.kNonbasic], dtype=object)
+
+
+@dataclass
+class Columns:
+    """A sparse matrix: the entries of column j are at ``starts[j] : starts[j + 1]``.
+
+    As SciPy's csc_array, without the checks, which take as long as solving a program that is nearly the last one.
+    """
+
+    values: Array
+    rows: Index
+    starts: Index
 
 
 @dataclass
@@ -32,7 +44,7 @@ class Program:
     Attributes
     ----------
     cost, most : array of shape (n_columns,)
-    A : csc_array of shape (n_rows, n_columns)
+    A : Columns
     limits : array of shape (n_rows,)
     n_free : int
         How many of the last columns have no bounds.
@@ -42,7 +54,7 @@ class Program:
 
     cost: Array
     most: Array
-    A: csc_array
+    A: Columns
     limits: Array
     n_free: int
     columns: Index
@@ -63,6 +75,7 @@ class WarmSolver:
         for option, value in (
             ("output_flag", False),
             ("presolve", "off"),
+            ("simplex_scale_strategy", 0),  # scores are scaled already
             ("primal_feasibility_tolerance", TOLERANCE),
             ("dual_feasibility_tolerance", TOLERANCE),
         ):
@@ -91,7 +104,7 @@ class WarmSolver:
         raise RuntimeError(f"The linear program for the weights could not be solved: {what}")
 
     def _pass(self, program: Program) -> None:
-        n_rows, n_columns = program.A.shape
+        n_rows, n_columns = len(program.limits), len(program.cost)
         least = np.zeros(n_columns)
         least[n_columns - program.n_free :] = -np.inf
         below = np.full(n_rows, -np.inf)
@@ -99,7 +112,7 @@ class WarmSolver:
         self._highs.passModel(
             n_columns,
             n_rows,
-            program.A.nnz,
+            len(program.A.values),
             int(highspy.MatrixFormat.kColwise),
             int(highspy.ObjSense.kMinimize),
             0.0,
@@ -108,9 +121,9 @@ class WarmSolver:
             program.most,
             below,
             program.limits,
-            program.A.indptr.astype(np.int32, copy=False),
-            program.A.indices.astype(np.int32, copy=False),
-            program.A.data,
+            program.A.starts.astype(np.int32),
+            program.A.rows.astype(np.int32),
+            program.A.values,
             np.zeros(n_columns, dtype=np.int32),
         )
 
@@ -120,8 +133,8 @@ class WarmSolver:
         free = known[len(known) - program.n_free :]
         free[free == _LOWER] = _ZERO
         basis = highspy.HighsBasis()
-        basis.col_status = [_STATUS[each] for each in known.tolist()]
-        basis.row_status = [_STATUS[each] for each in self._rows[program.rows].tolist()]
+        basis.col_status = _STATUS[known].tolist()
+        basis.row_status = _STATUS[self._rows[program.rows]].tolist()
         basis.valid = basis.alien = True  # alien: there may be too many rows and columns in it, or too few
         self._highs.setBasis(basis)
 
@@ -129,5 +142,5 @@ class WarmSolver:
         basis = self._highs.getBasis()
         self._begun = basis.valid
         if basis.valid:
-            self._columns[program.columns] = [int(each) for each in basis.col_status]
-            self._rows[program.rows] = [int(each) for each in basis.row_status]
+            self._columns[program.columns] = [each.value for each in basis.col_status]
+            self._rows[program.rows] = [each.value for each in basis.row_status]
