@@ -235,7 +235,7 @@ class _Margins:
         places, terms = self.rows(items, rivals)
         if not self.per_class:
             return terms.sum(axis=0)
-        return np.bincount(places.ravel(), terms.ravel(), minlength=self.n_weights)
+        return np.bincount(places.ravel(), terms.ravel(), minlength=self.n_weights).astype(np.float64, copy=False)
 
     def edges(self, duals: Array) -> Array:
         """What the duals (n_samples, n_classes) make of every machine, in the shape of the weights."""
