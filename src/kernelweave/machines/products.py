@@ -306,7 +306,7 @@ class Ascent:
         return (V + step * D).clip(duals.lower, duals.upper), F + step * response, step, bend
 
     def _maximum_on_face(self, V: Any, G: Any) -> Any:
-        """The way to the maximum over the face, by conjugate gradients, preconditioned as in ``ranking_ascent.py``."""
+        """The way to the maximum over the face, by conjugate gradients, preconditioned by one common direction."""
         duals = self.duals
         free = duals.free(V)
         tangent = duals.tangent(free)
@@ -337,7 +337,7 @@ class Ascent:
         return total
 
     def _in_common(self) -> tuple[Any, Any]:
-        """The kernel is like ``common common' + rest * identity``: see ``ranking_ascent.in_common``."""
+        """The kernel is like ``common common' + rest * identity``: the first of ``ranking_ascent.in_common``."""
         xp = module_of(self._diagonal)
         common = 0.0 * self._diagonal + 1.0
         size = common.sum(0)[None]
