@@ -63,6 +63,20 @@ def test_folder_or_file(given_path, file, tmp_path):
     assert [path.name for path in (tmp_path / file).parent.iterdir()] == [Path(file).name]  # nothing is left beside it
 
 
+@pytest.mark.parametrize("question", ["is_file", "is_dir", "exists"])
+def test_a_folder_that_somebody_else_makes_meanwhile(question, tmp_path, monkeypatch):
+    ask = getattr(Path, question)
+
+    def answered_and_made(path, *args, **kwargs):
+        answer = ask(path, *args, **kwargs)
+        (tmp_path / "folder").mkdir(exist_ok=True)
+        return answer
+
+    monkeypatch.setattr(Path, question, answered_and_made)
+    with FeatureCache(tmp_path / "folder") as cache:
+        assert cache.path == tmp_path / "folder" / "features.sqlite"
+
+
 def test_existing_file_without_suffix(tmp_path):
     (tmp_path / "cache").touch()
     with FeatureCache(tmp_path / "cache") as cache:

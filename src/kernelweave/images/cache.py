@@ -65,7 +65,9 @@ class FeatureCache:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         path = Path(path)
-        self.path = path / "features.sqlite" if path.is_dir() or not (path.suffix or path.exists()) else path
+        # Asked for a file first: a folder that another process makes in between must not be taken for one.
+        is_file = path.is_file() or (path.suffix != "" and not path.is_dir())
+        self.path = path if is_file else path / "features.sqlite"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
