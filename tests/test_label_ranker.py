@@ -443,6 +443,20 @@ def test_a_label_never_judged_is_a_label_left_out(small, loss):
     assert ranker.score(views, partly) == pytest.approx(without.score(views, Y))
 
 
+def test_a_loose_fit_has_thresholds_of_machines_that_learned(small):
+    """Whatever `tol` allows: from where they start, held-out fits would not move, and their thresholds mean nothing."""
+    views, Y = small
+    loose, tight = (kw.LabelRanker(kernels=FIXED, weights="average", tol=tol, random_state=0) for tol in (0.5, 1e-6))
+    held_out = [ranker.fit(views, Y).missing_labels(None, Y, top=10**6) for ranker in (loose, tight)]
+    scores = [
+        {(row, label): score for row, label, score in zip(found["row"], found["label"], found["score"], strict=True)}
+        for found in held_out
+    ]
+    assert scores[0].keys() == scores[1].keys()
+    pairs = np.array([[scores[0][key], scores[1][key]] for key in scores[0]])
+    assert np.corrcoef(pairs.T)[0, 1] > 0.9
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 def test_a_row_with_nothing_judged_is_a_row_left_out(small, loss):
     views, Y = small

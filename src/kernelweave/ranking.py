@@ -20,8 +20,9 @@ from .machines import MLRGL, MLRL1, Machine
 from .machines.ranking_loops import ordered_shares
 from .weights import parse_weights
 
-#: Folds in which training samples are held out, and how much less accurate than `tol` the fits of the rest may be.
-_FOLDS, _FOLD_SLACK = 3, 10.0
+#: Folds in which training samples are held out; the fits of the rest may be this much less accurate than `tol`, up to
+#: the accuracy that thresholds need at least.
+_FOLDS, _FOLD_SLACK, _FOLD_ACCURACY = 3, 10.0, 1e-2
 
 #: Default cost of a ranking error, times the number of labels: a label meets about that many others.
 _COST_OF_ALL = 6.0
@@ -227,7 +228,8 @@ class LabelRanker(ClassifierMixin, BankEstimator):
         split = KFold(min(_FOLDS, len(judged)), shuffle=True, random_state=self.random_state).split(judged)
         folds = [(judged[train], np.setdiff1d(np.arange(len(signs)), judged[train])) for train, _ in split]
         K = bank.combine(fit.weights)
-        return held_out_scores(K, machine, signs.astype(np.float64), fit, folds, _FOLD_SLACK * self.tol)
+        accuracy = min(_FOLD_SLACK * self.tol, _FOLD_ACCURACY)
+        return held_out_scores(K, machine, signs.astype(np.float64), fit, folds, accuracy)
 
     # -- new samples ------------------------------------------------------------------------------------------------
 
