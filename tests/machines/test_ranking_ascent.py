@@ -48,7 +48,8 @@ def test_the_preconditioner_inverts_a_kernel_of_few_directions():
     free = work.B != 0
     P = np.where(free, rng.normal(size=(n, m)), 0.0)
     expected = np.zeros((n, m))
-    model = work.common @ work.common.T + (work.rest + 0.3) * np.eye(n)
+    common, rest = work.extra["common"], work.extra["rest"]
+    model = common @ common.T + (rest + 0.3) * np.eye(n)
     for k in range(m):
         f = free[:, k]
         expected[f, k] = np.linalg.solve(model[np.ix_(f, f)], P[f, k])

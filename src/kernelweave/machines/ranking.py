@@ -97,7 +97,8 @@ class MLRL1(RankingMachine):
         extra = self._prepare(signs)
         box = (extra["lower"], extra["upper"], extra["ridge"])
         B, F, gap, rounds = balanced_rows(K, signs, *box, self._start(signs, extra, start), accuracy)
-        work = Work(signs, B, B, F.astype(K.dtype), *in_common(K), extra)
+        extra["common"], extra["rest"] = in_common(K)
+        work = Work(signs, B, B, F.astype(K.dtype), extra)
         linear = float(np.abs(B).sum()) - self._smooth(work, B)
         quadratic = 0.5 * float(np.einsum("ik,ik->", B, F))
         return Solution(
@@ -132,6 +133,10 @@ class MLRL1(RankingMachine):
             "shift": np.zeros(len(signs)),
         }
 
+    def _begin(self, K: NDArray, signs: Signs, extra: dict[str, Any], start: Solution | None) -> Work:
+        extra["common"], extra["rest"] = in_common(K)  # for the preconditioner, which the other machines do not have
+        return super()._begin(K, signs, extra, start)
+
     def _start(self, signs: Signs, extra: dict[str, Any], start: Solution | None) -> Array:
         if start is None:
             return np.zeros(signs.shape)
@@ -159,9 +164,10 @@ class MLRL1(RankingMachine):
         share = 1.0 / np.maximum(free.sum(axis=1, keepdims=True), 1)
         # Inverse of rest + ridge + common common' on the free samples of each label, by Woodbury's identity.
         ridge = work.extra["ridge"].astype(work.F.dtype)
-        inverse = 1.0 / (work.rest + ridge)[:, None]
-        scaled = inverse * work.common
-        within = _inverses(scaled, work.common, free)
+        common, rest = work.extra["common"], work.extra["rest"]
+        inverse = 1.0 / (rest + ridge)[:, None]
+        scaled = inverse * common
+        within = _inverses(scaled, common, free)
 
         def tangent(P: Array) -> Array:
             P = P * free

@@ -59,8 +59,6 @@ class Work:
         Signed duals.
     F : array of shape (n, m), of the kernel's dtype
         ``K @ B``, kept up to date.
-    common, rest : array of shape (n, r), float
-        The kernel is like ``common @ common.T + rest * identity``.
     extra : dict
         What the machine's loops need beside these.
     steps : int
@@ -71,8 +69,6 @@ class Work:
     duals: Array
     B: Array
     F: NDArray
-    common: NDArray
-    rest: float
     extra: dict[str, Any]
     steps: int = _FIRST_STEPS
 
@@ -291,7 +287,7 @@ class RankingMachine(Machine):
     def _begin(self, K: NDArray, signs: Signs, extra: dict[str, Any], start: Solution | None) -> Work:
         """A fit from these duals, with scores in the precision of the kernel."""
         duals = self._start(signs, extra, start)
-        work = Work(signs, duals, np.zeros(signs.shape), np.zeros(signs.shape, K.dtype), *in_common(K), extra)
+        work = Work(signs, duals, np.zeros(signs.shape), np.zeros(signs.shape, K.dtype), extra)
         work.B = self._coefficients(work, duals)
         if work.B.any():
             work.F = K @ work.B.astype(K.dtype)
@@ -334,7 +330,10 @@ def _inner_products(left: list[NDArray], right: list[NDArray]) -> Array:
 
 
 def in_common(K: NDArray | Operator) -> tuple[NDArray, float]:
-    """`common`, (n, r), and `rest` of a kernel, from its leading eigenvectors and the mean of its other eigenvalues."""
+    """`common`, (n, r), and `rest`: the kernel is like ``common @ common.T + rest * identity``.
+
+    From its leading eigenvectors, and the mean of its other eigenvalues.
+    """
     n, trace = len(K), float(K.diagonal().sum(dtype=np.float64))
     basis = np.random.default_rng(0).standard_normal((n, max(1, min(_COMMON, n // 4)))).astype(K.dtype)
     basis[:, 0] = 1.0  # what they have most in common is near the mean
