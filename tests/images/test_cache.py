@@ -63,7 +63,7 @@ def test_folder_or_file(given_path, file, tmp_path):
     assert [path.name for path in (tmp_path / file).parent.iterdir()] == [Path(file).name]  # nothing is left beside it
 
 
-@pytest.mark.parametrize("question", ["is_file", "is_dir", "exists"])
+@pytest.mark.parametrize("question", ["is_file", "is_dir"])
 def test_a_folder_that_somebody_else_makes_meanwhile(question, tmp_path, monkeypatch):
     ask = getattr(Path, question)
 
