@@ -1,10 +1,11 @@
-"""What the benchmarks of single functions share: ours and theirs timed in turns, and a table of the ratios."""
+"""What benchmarks share: timing in turns, a table of the ratios, and methods compared on the same splits."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -47,3 +48,15 @@ def print_rows(rows: Iterable[Row]) -> None:
     print(f"{'ours':<48} {'against':<34} {'ours ms':>9} {'theirs ms':>10} {'ratio':>8} {'reach':>7}")
     for row in rows:
         print(row, flush=True)
+
+
+def paired(lines: Sequence[Mapping[str, Any]], one: str, other: str) -> str:
+    """How much more accurate a method is than another on the same splits: mean and standard error, and how often.
+
+    Lines of results have the keys method, set, split and accuracy.
+    """
+    of = {(line["method"], line["set"], line["split"]): line["accuracy"] for line in lines}
+    gains = np.array([of[one, *key] - of[other, *key] for method, *key in of if method == one and (other, *key) in of])
+    error = gains.std(ddof=1) / np.sqrt(len(gains))
+    counts = f"{np.sum(gains > 0)} better, {np.sum(gains < 0)} worse, of {len(gains)}"
+    return f"{one} - {other}: {gains.mean():.2f} ± {error:.2f} ({counts})"

@@ -20,6 +20,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from rows import paired
 from scipy.sparse import csr_matrix
 from scipy.stats import rankdata
 from sklearn.cluster import KMeans, SpectralClustering
@@ -243,6 +244,8 @@ def print_tables(records):
         part = [r for r in few if r["labels"] == n_labelled and not r["method"].startswith(settings)]
         counts = {r["set"]: len({s["split"] for s in part if s["set"] == r["set"]}) for r in part}
         table(part, "method", lambda r: r["set"], f"{n_labelled} labels; splits: {counts}")
+        for other in ("IOKL-HM", "l2-MKL"):
+            print(paired(part, "IOKL-SM", other))
         part = [r for r in few if r["labels"] == n_labelled and r["method"].startswith(settings)]
         if part:
             table(part, "method", lambda r: r["set"], f"Settings, {n_labelled} labels")

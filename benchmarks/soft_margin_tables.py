@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 from joblib import Parallel, delayed
+from rows import paired
 from scipy.spatial.distance import cdist
 from scipy.stats import rankdata
 from sklearn.model_selection import StratifiedKFold, train_test_split
@@ -181,10 +182,25 @@ def print_tables(lines):
     print_table("accuracy, %", lines, sets, "accuracy", ranks=True)
     print_table("kernels kept", lines, sets, "kept")
     print_table("seconds of the last fit", lines, sets, "seconds")
+    clean = [line for line in lines if line["set"] in sets]
+    for method in ("SM1", "SM2"):
+        print()
+        print("\n".join(paired(clean, method, other) for other in GRID if other not in ("SM1", "SM2")))
     noise = sorted({line["set"] for line in lines if "noise" in line["set"]})
     with_noise = {line["split"] for line in lines if line["set"] in noise}
     same_splits = [line for line in lines if line["split"] in with_noise]
     print_table("accuracy with noise features", same_splits, ["pima", *noise] if noise else [], "accuracy")
+    print()
+    for method in NOISE_METHODS if noise else ():
+        print(lost(same_splits, method, noise))
+
+
+def lost(lines, method, noise):
+    """What noise features take off the accuracy of a method, on average over their numbers: mean and standard error."""
+    of = {(line["set"], line["split"]): line["accuracy"] for line in lines if line["method"] == method}
+    splits = sorted({split for name, split in of if name == "pima"})
+    losses = [of["pima", split] - np.mean([of[name, split] for name in noise]) for split in splits]
+    return f"{method}: {np.mean(losses):.2f} ± {np.std(losses, ddof=1) / np.sqrt(len(losses)):.2f} lost to noise"
 
 
 def print_table(title, lines, sets, key, ranks=False):
