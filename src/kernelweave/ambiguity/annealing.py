@@ -135,8 +135,7 @@ class Hidden(ABC):
 
     def highest(self, f: Array) -> NDArray[np.intp]:
         """Rows of the instances of highest score, one a positive bag."""
-        first = [start + f[self.rows[start:end]].argmax() for start, end in zip(self.starts, self.ends, strict=True)]
-        return self.rows[first]
+        return _highest(f, self.rows, self.starts, self.ends)
 
     def penalty(self, p: Array) -> float:
         """What the objective has beside the machine's."""
@@ -416,6 +415,19 @@ def alternate(
 
 
 # --- compiled loops -------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _highest(f, rows, starts, ends):
+    """Row of the largest f of each bag, the first of several."""
+    best = np.empty(len(starts), dtype=np.intp)
+    for bag in range(len(starts)):
+        here = rows[starts[bag] : ends[bag]]
+        best[bag] = here[0]
+        for i in here:
+            if f[i] > f[best[bag]]:
+                best[bag] = i
+    return best
 
 
 @njit(cache=True, nogil=True)

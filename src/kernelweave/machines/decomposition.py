@@ -33,6 +33,8 @@ Array = NDArray[np.float64]
 #: As in ``_config.FASTMATH``, plus "no NaN": inputs are finite here, and maxima then become vector instructions.
 _FAST = {"reassoc", "contract", "nsz", "nnan"}
 _BLOCK = 256
+#: A sample with this share of the largest gain is the one with it: computed again, a gain may differ by rounding.
+_AS_GOOD = 1 - 1e-6
 #: A sub-problem is copied out when it keeps less than this share of the samples: the copy costs about n^2 reads.
 _SHRINK_BELOW = 0.6
 _TINY = 1e-12
@@ -221,7 +223,7 @@ def _run_on_subset(
 ) -> int:
     """Rounds on a copied sub-matrix until its own gap is small; then all samples get their gradient."""
     part = np.empty((len(active), len(active)), dtype=K.dtype)
-    _copy_block(K, active, part)
+    copy_block(K, active, part)
     before, part_v, part_g = v[active], v[active], g[active]
     part_problem = problem.restrict(active, part_g)
     steps = 0
@@ -252,7 +254,7 @@ def _unshrunk(problem: BoxDual, v: Array, g: Array, multipliers: Array) -> NDArr
 def _run(K: NDArray, problem: BoxDual, v: Array, g: Array, budget: int) -> int:
     """Up to `budget` coordinate steps, in place; returns how many were taken."""
     diagonal = np.diagonal(K).astype(np.float64)
-    return int(_steps(K, diagonal, v, g, problem.lower, problem.upper, problem.groups, budget))
+    return int(coordinate_steps(K, diagonal, v, g, problem.lower, problem.upper, problem.groups, budget))
 
 
 # --- compiled loops -------------------------------------------------------------------------------------------------
@@ -270,7 +272,7 @@ def _subtract_rows(K, rows, v, g):
 
 
 @njit(cache=True, nogil=True)
-def _copy_block(K, samples, out):
+def copy_block(K, samples, out):
     for a in range(len(samples)):
         row = K[samples[a]]
         for b in range(len(samples)):
@@ -352,12 +354,11 @@ def _partner(row, diagonal, g, low, top, own):
             best, where = most, start
     if where < 0:
         return -1
-    pick, most = where, np.float32(-1.0)
+    enough = best * np.float32(_AS_GOOD)
     for k in range(where, min(where + _BLOCK, len(g))):
-        gain = _gain(row, diagonal, g, low, top, own, k)
-        if gain > most:
-            pick, most = k, gain
-    return pick
+        if _gain(row, diagonal, g, low, top, own, k) >= enough:
+            return k
+    return where
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
@@ -430,7 +431,7 @@ def _single_steps(K, inverse_diagonal, v, g, lower, upper, budget):
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
-def _steps(K, diagonal, v, g, lower, upper, groups, budget):
+def coordinate_steps(K, diagonal, v, g, lower, upper, groups, budget):
     """Up to `budget` coordinate steps, in pairs where sums are kept; returns how many were taken."""
     n_groups, n = groups.shape
     if n_groups == 0:
@@ -575,7 +576,7 @@ def _ascend(K, diagonal, linear, lower, upper, groups, v, g, multipliers, accura
         gap = _certify(v, g, lower, upper, groups, multipliers)
         if gap <= _tolerated(diagonal, linear, v, g, gap, accuracy) or taken == 0 or steps >= budget:
             return gap, steps
-        taken = _steps(K, diagonal, v, g, lower, upper, groups, between)
+        taken = coordinate_steps(K, diagonal, v, g, lower, upper, groups, between)
         steps += taken
 
 

@@ -26,16 +26,15 @@ from scipy.linalg import cholesky
 from scipy.linalg.blas import dtrsv, strsv
 
 from .base import Array, Machine, Products, Solution, Values, blas_threads
-from .decomposition import BoxDual, maximise
+from .decomposition import coordinate_steps, copy_block
 from .svm import SVM
 
 #: Weights below this share of the largest one are zero: they change nothing but the condition of the linear systems.
 _DUST = 1e-12
 #: Newton steps after which a solve gives up; ten are many.
 _MAX_STEPS = 200
-#: The gap of the hard-margin machine overstates ours: coordinate steps pause when it is these shares of the value, to
-#: see whether ours is small enough. After the last pause, or so many steps a sample, Newton's method goes on.
-_GOALS, _COORDINATE_STEPS = (1e-2, 1e-3, 1e-5), 100
+#: Coordinate steps leave the rest to Newton's method at this relative gap, or after so many steps a sample.
+_FINE, _COORDINATE_STEPS = 1e-7, 100
 #: Times a step is halved before there is nothing left to gain but rounding.
 _HALVINGS = 25
 #: Conjugate gradients may leave this share of what a Newton step can gain.
@@ -124,7 +123,7 @@ class WeightedProblem:
     def __init__(self, K: NDArray, fit_intercept: bool = True) -> None:
         self.K = np.ascontiguousarray(K)
         self.fit_intercept = fit_intercept
-        self._ridged: NDArray | None = None  # a copy of K with more on its diagonal
+        self._block: tuple[NDArray[np.intp], NDArray] | None = None  # samples, and their kernel plus a ridge
 
     def solve(self, w_plus: Array, w_minus: Array, start: Point | None = None, accuracy: float = 1e-9) -> Point:
         """Solve for one choice of weights.
@@ -176,35 +175,37 @@ class WeightedProblem:
     def _decompose(self, here: Point, w_plus: Array, w_minus: Array, accuracy: float) -> tuple[Point, int]:
         """Coordinate steps from a feasible point where every sample has one label only; and how many they were.
 
-        Then this is a hard-margin machine on ``K + diag(1 / 2w)``. No dual exceeds ``2 sqrt(w J)`` if J is a value of
-        the primal, since no loss exceeds J.
+        Then this is a hard-margin machine on ``K + diag(1 / 2w)``, whose gradient tells ``K v``.
         """
-        W = w_plus + w_minus
-        ridge = np.divide(0.5, W, out=np.ones(len(W)), where=W > 0)
-        K = self._with_ridge(ridge)
-        signs = np.sign(w_plus - w_minus)
-        steps = 0
-        for share in _GOALS:
-            room = np.maximum(2 * np.sqrt(W * here.primal), np.abs(here.coef))
-            groups = (W > 0)[None][: int(self.fit_intercept)]
-            box = BoxDual(signs, np.where(signs < 0, -room, 0.0), np.where(signs > 0, room, 0.0), groups)
-            goal = share * (here.primal if steps == 0 else max(here.dual, 0.0))
-            g = signs - here.fitted - ridge * here.coef
-            solved = maximise(K, box, here.coef, goal, _COORDINATE_STEPS * len(W), g)
-            moved = solved.v - here.coef
-            changed = np.flatnonzero(moved)
-            fitted = here.fitted + self.product(changed, moved[changed])
-            here = self._point(solved.v, fitted, here.intercept, w_plus, w_minus)
-            steps += max(solved.steps, 1)
-            if here.gap <= accuracy * abs(here.primal):
-                break
-        return here, steps
+        rows = np.flatnonzero(w_plus + w_minus)
+        plus, minus = w_plus[rows], w_minus[rows]
+        signs = np.sign(plus - minus)
+        K, ridge = self._with_ridge(rows, 0.5 / (plus + minus))
+        v, here_v = here.coef[rows], here.coef[rows]
+        g = signs - here.fitted[rows] - ridge * v
+        budget, goal = _COORDINATE_STEPS * len(rows), max(accuracy, _FINE)
+        b, steps = _coordinate_rounds(
+            K, ridge, signs, plus, minus, v, g, self.fit_intercept, here.intercept, goal, budget
+        )
+        coef, fitted = np.zeros(len(w_plus)), here.fitted.copy()
+        coef[rows] = v
+        if len(rows) < len(fitted):
+            moved = np.flatnonzero(v != here_v)
+            _add_rows(self.K, rows[moved], (v - here_v)[moved], fitted)
+        fitted[rows] = signs - g - ridge * v
+        return self._point(coef, fitted, b, w_plus, w_minus), steps
 
-    def _with_ridge(self, ridge: Array) -> NDArray:
-        if self._ridged is None:
-            self._ridged = self.K.copy()
-        self._ridged[np.diag_indices(len(ridge))] = self.K.diagonal() + ridge
-        return self._ridged
+    def _with_ridge(self, rows: NDArray[np.intp], ridge: Array) -> tuple[NDArray, Array]:
+        """The block of some samples with more on its diagonal, and how much more, which the precision of K rounds."""
+        if self._block is None or not np.array_equal(rows, self._block[0]):
+            block = np.empty((len(rows), len(rows)), dtype=self.K.dtype)
+            copy_block(self.K, rows, block)
+            self._block = rows, block
+        block = self._block[1]
+        own = self.K.diagonal()[rows].astype(np.float64)
+        diagonal = block.reshape(-1)[:: len(rows) + 1]
+        diagonal[:] = own + ridge
+        return block, diagonal - own
 
     # -- Newton's method ------------------------------------------------------------------------------------------
 
@@ -262,11 +263,9 @@ class WeightedProblem:
         A sample without one of its weights cannot pull that way.
         """
         v = here.coef
-        wrong = np.flatnonzero(((v > 0) & (w_plus == 0)) | ((v < 0) & (w_minus == 0)))
-        if len(wrong) == 0 and (not self.fit_intercept or abs(v.sum()) <= 1e-13 * np.abs(v).sum()):
+        if _is_feasible(v, w_plus, w_minus, self.fit_intercept):
             return here
-        fixed = v.copy()
-        fixed[wrong] = 0.0
+        fixed = np.where(((v > 0) & (w_plus == 0)) | ((v < 0) & (w_minus == 0)), 0.0, v)
         if self.fit_intercept:
             fixed = _balanced(fixed, w_plus, w_minus)
         changed = np.flatnonzero(fixed != v)
@@ -509,6 +508,50 @@ def _add_rows(K, rows, x, out):
         row, a = K[rows[j]], x[j]
         for i in range(n):
             out[i] += a * row[i]
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "nnan"})
+def _coordinate_rounds(K, ridge, signs, w_plus, w_minus, v, g, fit_intercept, b, accuracy, budget):
+    """Rounds of steps on v and ``g = signs - K v`` until the gap is small beside the value; returns bias and steps.
+
+    K has the ridge on its diagonal. Between rounds the gap is that of the squared hinge, which the hard margin's own
+    overstates.
+    """
+    n = len(v)
+    diagonal, fitted = np.empty(n), np.empty(n)
+    lower, upper = np.zeros(n), np.zeros(n)
+    for i in range(n):
+        diagonal[i] = K[i, i]
+        if signs[i] > 0:
+            upper[i] = np.inf
+        else:
+            lower[i] = -np.inf
+    groups = np.ones((1 if fit_intercept else 0, n), dtype=np.bool_)
+    steps, between = 0, max(n // 8, 50)
+    while True:
+        taken = coordinate_steps(K, diagonal, v, g, lower, upper, groups, between)
+        steps += taken
+        square = 0.0
+        for i in range(n):
+            fitted[i] = signs[i] - g[i] - ridge[i] * v[i]
+            square += v[i] * fitted[i]
+        if fit_intercept:
+            b = _best_intercept(fitted, w_plus, w_minus, b)
+        loss = _loss(fitted, b, w_plus, w_minus)
+        gap = square + loss - _linear(v, w_plus, w_minus)
+        if gap <= accuracy * (0.5 * square + loss) or taken == 0 or steps >= budget:
+            return b, steps
+
+
+@njit(cache=True, nogil=True)
+def _is_feasible(v, w_plus, w_minus, balanced):
+    total, size = 0.0, 0.0
+    for i in range(len(v)):
+        if (v[i] > 0 and w_plus[i] == 0) or (v[i] < 0 and w_minus[i] == 0):
+            return False
+        total += v[i]
+        size += abs(v[i])
+    return not balanced or abs(total) <= 1e-13 * size
 
 
 @njit(cache=True, nogil=True)
