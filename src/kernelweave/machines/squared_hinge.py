@@ -35,6 +35,8 @@ _DUST = 1e-12
 _MAX_STEPS = 200
 #: Coordinate steps leave the rest to Newton's method at this relative gap, or after so many steps a sample.
 _FINE, _COORDINATE_STEPS = 1e-7, 100
+#: Steps of a solve, roughly: samples without weight are left out where that saves more than copying the others costs.
+_USUAL_STEPS = 1000
 #: Times a step is halved before there is nothing left to gain but rounding.
 _HALVINGS = 25
 #: Conjugate gradients may leave this share of what a Newton step can gain.
@@ -177,19 +179,24 @@ class WeightedProblem:
 
         Then this is a hard-margin machine on ``K + diag(1 / 2w)``, whose gradient tells ``K v``.
         """
+        n = len(w_plus)
         rows = np.flatnonzero(w_plus + w_minus)
+        if len(rows) ** 2 > _USUAL_STEPS * (n - len(rows)):
+            rows = np.arange(n)
         plus, minus = w_plus[rows], w_minus[rows]
         signs = np.sign(plus - minus)
-        K, ridge = self._with_ridge(rows, 0.5 / (plus + minus))
+        K, ridge = self._with_ridge(
+            rows, np.where(signs == 0, 1.0, 0.5 / np.maximum(plus + minus, np.finfo(float).tiny))
+        )
         v, here_v = here.coef[rows], here.coef[rows]
         g = signs - here.fitted[rows] - ridge * v
         budget, goal = _COORDINATE_STEPS * len(rows), max(accuracy, _FINE)
         b, steps = _coordinate_rounds(
             K, ridge, signs, plus, minus, v, g, self.fit_intercept, here.intercept, goal, budget
         )
-        coef, fitted = np.zeros(len(w_plus)), here.fitted.copy()
+        coef, fitted = np.zeros(n), here.fitted.copy()
         coef[rows] = v
-        if len(rows) < len(fitted):
+        if len(rows) < n:
             moved = np.flatnonzero(v != here_v)
             _add_rows(self.K, rows[moved], (v - here_v)[moved], fitted)
         fitted[rows] = signs - g - ridge * v
@@ -524,7 +531,7 @@ def _coordinate_rounds(K, ridge, signs, w_plus, w_minus, v, g, fit_intercept, b,
         diagonal[i] = K[i, i]
         if signs[i] > 0:
             upper[i] = np.inf
-        else:
+        elif signs[i] < 0:
             lower[i] = -np.inf
     groups = np.ones((1 if fit_intercept else 0, n), dtype=np.bool_)
     steps, between = 0, max(n // 8, 50)
