@@ -21,16 +21,20 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from ..machines.squared_hinge import Point, WeightedProblem
+from ..machines.newton import Bend, Move
+from ..machines.squared_hinge import Point, WeightedProblem, hinge_loss, without_dust
 from .bags import Bags
 
 Array = NDArray[np.float64]
 
 #: Turns at one temperature, or of an alternation, after which it goes on: a guard, never reached on real data.
 _MAX_TURNS = 1000
-#: Largest change of a probability in a turn for which a longer step is tried, and how much longer it may be: where
-#: labels are just being decided, a long step could decide them otherwise than the turns would.
-_SLOW, _LENGTHS = 0.03, (1.0, 2.0, 4.0, 8.0)
+#: Largest change of a probability in a Newton step, and the least and largest parts of a step that are tried.
+_LARGE, _SHORTEST, _LONGEST = 0.95, 1e-3, 100.0
+#: What a Newton step need not gain, beside the accuracy: probabilities are finer than the gap.
+_NOTHING = 1e-4
+#: Bags that expect no more than one positive, up to this, are held there.
+_ONE = 1e-9
 #: Instances that keep more than this probability of being the witness are witnesses.
 WITNESS_PROBABILITY = 1e-3
 
@@ -56,7 +60,7 @@ class Schedule:
     rate: float = 1.5
     lowest: float = 1e-8
     entropy: float = 1e-2
-    tol: float = 1e-4
+    tol: float = 1e-3
 
     def __post_init__(self) -> None:
         for name in ("initial", "lowest", "tol"):
@@ -145,6 +149,24 @@ class Hidden(ABC):
         """What annealing minimises at a temperature."""
         return point.primal + self.penalty(p) - T * float(self.bag_weight @ self.entropy(p))
 
+    def bend(self, f: Array, p: Array, T: float, w_plus: Array, w_minus: Array) -> Bend:
+        """Second derivatives of the free energy in the scores f, where p follows them.
+
+        Where p stays they are twice the weights of active losses. As p follows a rising loss down, they are less: with
+        the slope s of the loss in p, and q, what p responds to a push by, by the rank-one terms and diagonal of
+        ``q s^2 - strength (q s)(q s)'``.
+        """
+        bound = 2 * (np.where(f < 1, w_plus, 0.0) + np.where(f > -1, w_minus, 0.0))
+        slope, response, strength = self._response(f[self.rows], p[self.rows], T)
+        along = np.where(bound[self.rows] > 0, slope * response, 0.0)
+        own = bound.copy()
+        own[self.rows] -= np.repeat(self.bag_weight, self.ends - self.starts) * slope * along
+        return Bend(bound, own, self.spread(along), self.bag_weight * strength, self.rows, self.starts, self.ends)
+
+    @abstractmethod
+    def _response(self, f: Array, p: Array, T: float) -> tuple[Array, Array, Array]:
+        """Of instances of positive bags, the slope of the loss in p and the response of p; of bags, the strength."""
+
 
 class InstanceLabels(Hidden):
     """Every instance has a label, and each positive bag a positive instance; p is the probability to be positive.
@@ -187,6 +209,15 @@ class InstanceLabels(Hidden):
         _label_probabilities((minus - plus) / T, self.starts, self.ends, self.D / T, self.positive_fraction, p)
         return self.spread(p)
 
+    def _response(self, f: Array, p: Array, T: float) -> tuple[Array, Array, Array]:
+        """The strength is that of the balance, or where one positive is left, what keeps it one."""
+        slope = -2 * (self._costs[0] * np.maximum(0, 1 - f) + self._costs[1] * np.maximum(0, 1 + f))
+        response = p * (1 - p) / T
+        total = np.add.reduceat(response, self.starts)
+        balance = 2 * self.D / (1 + 2 * self.D * total)
+        one = np.add.reduceat(p, self.starts) <= 1 + _ONE
+        return slope, response, np.where(one & (total > 0), 1 / np.maximum(total, np.finfo(float).tiny), balance)
+
     def choice(self, f: Array) -> Array:
         plus, minus = self.losses(f)
         p = np.empty(len(self.rows))
@@ -218,10 +249,12 @@ class Witnesses(Hidden):
         return self.cost_plus * p, w_minus
 
     def probabilities(self, f: Array, T: float) -> Array:
-        plus, _ = self.losses(f)
-        sizes = self.ends - self.starts
-        likely = np.exp((np.repeat(np.minimum.reduceat(plus, self.starts), sizes) - plus) / T)
-        return self.spread(likely / np.repeat(np.add.reduceat(likely, self.starts), sizes))
+        p = np.zeros(len(f))
+        _witness_probabilities(f, self._costs[0] / T, self.rows, self.starts, self.ends, p)
+        return p
+
+    def _response(self, f: Array, p: Array, T: float) -> tuple[Array, Array, Array]:
+        return -2 * self._costs[0] * np.maximum(0, 1 - f), p / T, np.full(len(self.starts), T)
 
     def choice(self, f: Array) -> Array:
         p = np.zeros(len(self.bags.bag_of))
@@ -313,13 +346,13 @@ def anneal(
         Told a line at the end of every temperature.
     """
     p = hidden.start() if p is None else p
-    T, solves = schedule.initial * hidden.C, 0
-    point: Point | None = None
+    point = problem.solve(*hidden.weights(p), accuracy=accuracy)
+    T, solves = schedule.initial * hidden.C, 1
     path: list[tuple[float, float, float, int]] = []
     while True:
-        p, point, turns = _settle(problem, hidden, schedule, T, p, point, accuracy)
+        p, point, turns = _settle(problem, hidden, schedule, T, point, accuracy)
         solves += turns
-        path.append((T, float(hidden.entropy(p).sum()), hidden.free_energy(point, p, T), turns))
+        path.append((T, float(hidden.entropy(p).sum()), hidden.free_energy(point, p, T), turns + (not path)))
         if report is not None:
             report(f"temperature {T:.3g}: entropy {path[-1][1]:.4g}, free energy {path[-1][2]:.6g}, {turns} solves")
         if hidden.settled(p, turns, schedule) or schedule.lowest * hidden.C > T:
@@ -327,59 +360,81 @@ def anneal(
         T /= schedule.rate
 
 
+@dataclass
+class _Place:
+    """A function, the probabilities that are best for it, and the free energy of both."""
+
+    point: Point
+    p: Array
+    value: float
+
+
+def _place(hidden: Hidden, T: float, point: Point) -> _Place:
+    p = hidden.probabilities(point.scores, T)
+    loss = hinge_loss(point.fitted, point.intercept, *hidden.weights(p))
+    return _Place(point, p, hidden.free_energy(replace(point, loss=loss), p, T))
+
+
 def _settle(
-    problem: WeightedProblem,
-    hidden: Hidden,
-    schedule: Schedule,
-    T: float,
-    p: Array,
-    point: Point | None,
-    accuracy: float,
+    problem: WeightedProblem, hidden: Hidden, schedule: Schedule, T: float, point: Point, accuracy: float
 ) -> tuple[Array, Point, int]:
-    """Take turns at one temperature until p stays; returns p, the solution, and the number of turns."""
-    for turns in range(1, _MAX_TURNS + 1):  # noqa: B007
-        before, point = point, problem.solve(*hidden.weights(p), point, accuracy)
-        new = hidden.probabilities(point.scores, T)
-        change = float(np.abs(new - p).max())
-        if change < schedule.tol:
-            break
-        if before is not None and change < _SLOW:
-            point = _further(hidden, T, before, point)
-            new = hidden.probabilities(point.scores, T)
-        p = new
-    assert point is not None
-    return new, point, turns
+    """Newton steps at one temperature until p stays; returns p, the solution, and the number of steps.
 
-
-def _further(hidden: Hidden, T: float, before: Point, point: Point) -> Point:
-    """The point from which going on in the direction of a turn no longer lowers the free energy, by doubling the step.
-
-    Turns that change little go on in the same direction for long. The kernel times the duals is known along a line, so
-    that looking there costs no solve.
+    A step that would turn a probability around is not taken: it could decide a label otherwise than turns do. A turn is
+    taken in its place.
     """
-    lowest, best = _marginal(hidden, T, point), point
-    for length in _LENGTHS:
-        tried = replace(
-            point,
-            coef=point.coef + length * (point.coef - before.coef),
-            fitted=point.fitted + length * (point.fitted - before.fitted),
-            intercept=point.intercept + length * (point.intercept - before.intercept),
+    here = _place(hidden, T, point)
+    for steps in range(1, _MAX_TURNS + 1):
+        before = here.p
+        here = _newton(problem, hidden, T, here, accuracy) or _place(
+            hidden, T, problem.solve(*hidden.weights(before), here.point, accuracy)
         )
-        tried = replace(tried, quadratic=0.5 * float(tried.coef @ tried.fitted))
-        value = _marginal(hidden, T, tried)
-        if not value < lowest:
-            break
-        lowest, best = value, tried
-    return best
+        if np.abs(here.p - before).max() < schedule.tol:
+            certified = problem.certify(here.point, *hidden.weights(here.p))
+            if certified.gap <= accuracy * abs(certified.primal):
+                return here.p, certified, steps
+    return here.p, problem.solve(*hidden.weights(here.p), here.point, accuracy), steps
 
 
-def _marginal(hidden: Hidden, T: float, point: Point) -> float:
-    """The free energy of a function at its best probabilities."""
-    f = point.scores
-    p = hidden.probabilities(f, T)
-    w_plus, w_minus = hidden.weights(p)
-    loss = float(w_plus @ np.maximum(0, 1 - f) ** 2 + w_minus @ np.maximum(0, 1 + f) ** 2)
-    return hidden.free_energy(replace(point, loss=loss), p, T)
+def _newton(problem: WeightedProblem, hidden: Hidden, T: float, here: _Place, accuracy: float) -> _Place | None:
+    """Where a Newton step on the free energy leads to, or its first half, quarter, ... that lowers it.
+
+    Where the free energy does not curve upwards in its direction, the step is doubled instead, while that lowers it.
+    None if the step is too long to be trusted, or none of its parts lowers anything.
+    """
+    point, f = here.point, here.point.scores
+    w_plus, w_minus = without_dust(*hidden.weights(here.p))
+    residual = 2 * (w_plus * np.maximum(0, 1 - f) - w_minus * np.maximum(0, 1 + f)) - point.coef
+    bend = hidden.bend(f, here.p, T, w_plus, w_minus)
+    move, factor = problem.newton(residual, bend, point.factor, _NOTHING * accuracy * abs(here.point.primal))
+    point = replace(point, factor=factor)
+    reached = _place(hidden, T, _moved(point, move, 1.0))
+    if np.abs(reached.p - here.p).max() > _LARGE:
+        return None
+    if not move.curved:
+        return _doubled(hidden, T, here, reached, point, move)
+    share = 1.0
+    while reached.value > here.value:
+        share *= 0.5
+        if share < _SHORTEST:
+            return None
+        reached = _place(hidden, T, _moved(point, move, share))
+    return reached
+
+
+def _doubled(hidden: Hidden, T: float, here: _Place, reached: _Place, point: Point, move: Move) -> _Place | None:
+    """The longest step, by doubling, that still lowers the free energy."""
+    best, share = here, 1.0
+    while reached.value < best.value and share < _LONGEST:
+        share *= 2
+        best, reached = reached, _place(hidden, T, _moved(point, move, share))
+    return None if best is here else best
+
+
+def _moved(point: Point, move: Move, share: float) -> Point:
+    coef, fitted = point.coef + share * move.coef, point.fitted + share * move.fitted
+    intercept = point.intercept + share * move.intercept
+    return replace(point, coef=coef, intercept=intercept, fitted=fitted, quadratic=0.5 * float(coef @ fitted))
 
 
 def alternate(
@@ -428,6 +483,23 @@ def _highest(f, rows, starts, ends):
             if f[i] > f[best[bag]]:
                 best[bag] = i
     return best
+
+
+@njit(cache=True, nogil=True)
+def _witness_probabilities(f, scale, rows, starts, ends, p):
+    """A softmax of ``-scale * max(0, 1 - f)^2`` in each bag."""
+    for bag in range(len(starts)):
+        here = rows[starts[bag] : ends[bag]]
+        least = np.inf
+        for i in here:
+            p[i] = scale * max(0.0, 1 - f[i]) ** 2
+            least = min(least, p[i])
+        total = 0.0
+        for i in here:
+            p[i] = np.exp(least - p[i])
+            total += p[i]
+        for i in here:
+            p[i] /= total
 
 
 @njit(cache=True, nogil=True)

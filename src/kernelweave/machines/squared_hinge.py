@@ -17,16 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.linalg import cholesky
-from scipy.linalg.blas import dtrsv, strsv
 
-from .base import Array, Machine, Products, Solution, Values, blas_threads
+from .base import Array, Machine, Products, Solution, Values
 from .decomposition import coordinate_steps, copy_block
+from .newton import Bend, Factor, Move, add_rows, factorise, newton_move
 from .svm import SVM
 
 #: Weights below this share of the largest one are zero: they change nothing but the condition of the linear systems.
@@ -43,30 +41,8 @@ _HALVINGS = 25
 _FORCING = 1e-3
 #: A factorisation costs as much as n_active^2 / (12 * (n_active + n_samples)) products and back-substitutions.
 _ITERATIONS_A_FACTOR = 12
-#: Iterations that even a fresh factor would need at the next step.
-_CHEAP = 2
-
-
-@dataclass
-class Factor:
-    """Cholesky factor of ``K_SS + diag(ridge)`` for samples S."""
-
-    samples: NDArray[np.intp]
-    lower: Array
-    #: Iterations that were spent since on systems it nearly fits.
-    spent: int = 0
-
-    def solve(self, r: Array) -> Array:
-        """Solution of the factored system."""
-        return dtrsv(self.lower, dtrsv(self.lower, r, lower=1), lower=1, trans=1, overwrite_x=1)
-
-    def nearly(self, r: Array) -> Array:
-        """The same in single precision, which halves the memory that is read: good enough for a preconditioner."""
-        return strsv(self._short, strsv(self._short, r.astype(np.float32), lower=1), lower=1, trans=1, overwrite_x=1)
-
-    @cached_property
-    def _short(self) -> NDArray[np.float32]:
-        return self.lower.astype(np.float32, order="F")
+#: Iterations that even a fresh factor would need at the next step, and the most of a step.
+_CHEAP, _MAX_ITERATIONS = 5, 30
 
 
 @dataclass
@@ -139,8 +115,7 @@ class WeightedProblem:
         accuracy : float
             Largest allowed duality gap, relative to the primal value.
         """
-        largest = max(float(w_plus.max(initial=0.0)), float(w_minus.max(initial=0.0)))
-        w_plus, w_minus = (np.where(w > _DUST * largest, w, 0.0) for w in (w_plus, w_minus))
+        w_plus, w_minus = without_dust(w_plus, w_minus)
         here = self.start(np.zeros(len(self.K))) if start is None else start
         here = self._point(here.coef, here.fitted, here.intercept, w_plus, w_minus)
         factor = None if start is None else start.factor
@@ -149,17 +124,36 @@ class WeightedProblem:
             here, steps = self._decompose(best, w_plus, w_minus, accuracy)
             best = self._feasible(here, w_plus, w_minus)
         while best.gap > accuracy * abs(best.primal) and newton < _MAX_STEPS:
-            coef, used = self._newton(here, w_plus, w_minus, factor, accuracy)
-            reached = self._along(here, coef, w_plus, w_minus)
-            if reached is None and used is factor:  # an approximate step was too rough: take the exact one
-                coef, used = self._newton(here, w_plus, w_minus, None, accuracy)
-                reached = self._along(here, coef, w_plus, w_minus)
-            factor = used
+            f = here.scores
+            pull, push = np.maximum(0, 1 - f) * w_plus, np.maximum(0, 1 + f) * w_minus
+            bend = Bend.diagonal(2 * (np.where(f < 1, w_plus, 0.0) + np.where(f > -1, w_minus, 0.0)))
+            residual, enough = 2 * (pull - push) - here.coef, 0.01 * accuracy * abs(here.primal)
+            old = factor
+            move, factor = self.newton(residual, bend, factor, enough)
+            reached = self._along(here, move, w_plus, w_minus)
+            if reached is None and factor is old:  # too rough a step: one with a factor of this point
+                move, factor = self.newton(residual, bend, None, enough)
+                reached = self._along(here, move, w_plus, w_minus)
             if reached is None:
                 break
-            here, newton = reached, newton + 1
+            here, newton, before = reached, newton + 1, best.gap
             best = self._feasible(here, w_plus, w_minus)
+            if best.gap > 0.5 * before:
+                factor = None
         return replace(best, steps=steps + newton, factor=factor)
+
+    def certify(self, here: Point, w_plus: Array, w_minus: Array) -> Point:
+        """The duals that the scores of a point ask for, made feasible, and the values for these weights.
+
+        They are those of the point where it is a solution. Where it nearly is, duals of tiny weights may still be many
+        times what they should be, which costs more of the dual value than they are worth.
+        """
+        f = here.scores
+        w_plus, w_minus = without_dust(w_plus, w_minus)
+        coef = 2 * (w_plus * np.maximum(0, 1 - f) - w_minus * np.maximum(0, 1 + f))
+        asked = self.start(coef, here.intercept)
+        known = self._point(coef, asked.fitted, here.intercept, w_plus, w_minus)
+        return replace(self._feasible(known, w_plus, w_minus), factor=here.factor)
 
     def start(self, coef: Array, intercept: float = 0.0) -> Point:
         """Any duals, of another kernel perhaps, as a start."""
@@ -169,7 +163,7 @@ class WeightedProblem:
     def product(self, rows: NDArray[np.intp], x: Array) -> Array:
         """``K[:, rows] @ x`` in double precision."""
         out = np.zeros(len(self.K))
-        _add_rows(self.K, rows, x, out)
+        add_rows(self.K, rows, x, out)
         return out
 
     # -- decomposition --------------------------------------------------------------------------------------------
@@ -198,7 +192,7 @@ class WeightedProblem:
         coef[rows] = v
         if len(rows) < n:
             moved = np.flatnonzero(v != here_v)
-            _add_rows(self.K, rows[moved], (v - here_v)[moved], fitted)
+            add_rows(self.K, rows[moved], (v - here_v)[moved], fitted)
         fitted[rows] = signs - g - ridge * v
         return self._point(coef, fitted, b, w_plus, w_minus), steps
 
@@ -216,43 +210,35 @@ class WeightedProblem:
 
     # -- Newton's method ------------------------------------------------------------------------------------------
 
-    def _newton(
-        self, here: Point, w_plus: Array, w_minus: Array, factor: Factor | None, accuracy: float
-    ) -> tuple[Array, Factor | None]:
-        """The duals the quadratic model around a point has its minimum at, and the factor that is now the last one."""
-        f = here.scores
-        plus, minus = np.where(f < 1, w_plus, 0.0), np.where(f > -1, w_minus, 0.0)
-        W = plus + minus
-        active = np.flatnonzero(W)
-        coef = np.zeros(len(f))
-        if len(active) == 0:
-            return coef, factor
-        system = _System(self, active, 0.5 / W[active], (plus - minus)[active] / W[active])
-        # An old factor is used until the iterations it cost are worth a new one.
-        limit = int(len(active) ** 2 / (_ITERATIONS_A_FACTOR * (len(active) + len(f))))
-        if factor is not None and limit > 2 and factor.spent < limit:
-            solved = system.iterate(here, factor, 0.01 * accuracy * abs(here.primal), limit)
-            if solved is not None:
-                coef[active] = solved
-                return coef, factor
-        factor = system.factor()
-        coef[active] = system.solve(factor)
-        return coef, factor
+    def newton(self, residual: Array, bend: Bend, factor: Factor | None, enough: float) -> tuple[Move, Factor]:
+        """A Newton step, and the factor it used: the old one, until the iterations it cost are worth a new one.
 
-    def _along(self, here: Point, coef: Array, w_plus: Array, w_minus: Array) -> Point | None:
+        Parameters
+        ----------
+        residual : array of shape (n_samples,)
+            The duals plus the gradient of the loss, negated.
+        bend : Bend
+            Second derivatives of the loss.
+        factor : Factor, optional
+        enough : float
+            What need not be gained.
+        """
+        active = np.flatnonzero(bend.bound)
+        if factor is None or factor.spent >= len(active) ** 2 / (_ITERATIONS_A_FACTOR * (len(active) + len(residual))):
+            factor = factorise(self.K, active, 1 / bend.bound[active])
+        move = newton_move(self.K, residual, bend, factor, self.fit_intercept, enough, _FORCING, _MAX_ITERATIONS)
+        factor.spent += max(move.iterations - _CHEAP, 0)
+        return move, factor
+
+    def _along(self, here: Point, move: Move, w_plus: Array, w_minus: Array) -> Point | None:
         """The full step if it lowers the primal value, else a shorter one; None if none does.
 
         Any decrease will do: the best part of a step ends at a kink of the loss, and from kink to kink the way is long.
         """
-        step = coef - here.coef
-        changed = np.flatnonzero(step)
-        if len(changed) == 0:
-            return None
-        move = self.product(changed, step[changed])
         share = 1.0
         for _ in range(_HALVINGS):
-            v = coef if share == 1.0 else here.coef + share * step
-            reached = self._point(v, here.fitted + share * move, here.intercept, w_plus, w_minus)
+            v, fitted = here.coef + share * move.coef, here.fitted + share * move.fitted
+            reached = self._point(v, fitted, here.intercept + share * move.intercept, w_plus, w_minus)
             if reached.primal < here.primal:
                 return reached
             share *= 0.5
@@ -261,7 +247,7 @@ class WeightedProblem:
     def _point(self, v: Array, fitted: Array, intercept: float, w_plus: Array, w_minus: Array) -> Point:
         if self.fit_intercept:
             intercept = best_intercept(fitted, w_plus, w_minus, intercept)
-        loss, linear = _loss(fitted, intercept, w_plus, w_minus), _linear(v, w_plus, w_minus)
+        loss, linear = hinge_loss(fitted, intercept, w_plus, w_minus), _linear(v, w_plus, w_minus)
         return Point(v, intercept, fitted, linear, loss, 0.5 * float(v @ fitted))
 
     def _feasible(self, here: Point, w_plus: Array, w_minus: Array) -> Point:
@@ -280,107 +266,10 @@ class WeightedProblem:
         return self._point(fixed, fitted, here.intercept, w_plus, w_minus)
 
 
-@dataclass
-class _System:
-    """The linear system of one Newton step; the unknowns are the duals of the active samples."""
-
-    problem: WeightedProblem
-    active: NDArray[np.intp]
-    ridge: Array
-    target: Array
-
-    def factor(self) -> Factor:
-        """Cholesky factor of the matrix, with a ridge, grown until it succeeds, where rounding cost definiteness."""
-        K, active, lost = self.problem.K, self.active, 0.0
-        with blas_threads(len(active)):
-            for _ in range(8):
-                A = K[np.ix_(active, active)].astype(np.float64).T  # symmetric: laid out as LAPACK wants it
-                A[np.diag_indices(len(active))] += self.ridge + lost
-                try:
-                    return Factor(active, cholesky(A, lower=True, overwrite_a=True, check_finite=False))
-                except np.linalg.LinAlgError:
-                    lost = max(100 * lost, 1e-7 * float(K.diagonal()[active].mean()))
-        raise np.linalg.LinAlgError("The kernel matrix is far from positive semi-definite: check the kernel.")
-
-    def solve(self, factor: Factor) -> Array:
-        """The exact solution, by the factor of this very system."""
-        v = factor.solve(self.target)
-        if self.problem.fit_intercept:
-            ones = factor.solve(np.ones(len(v)))
-            v -= v.sum() / ones.sum() * ones
-        return v
-
-    def times(self, x: Array) -> Array:
-        """Product with the matrix."""
-        return self.problem.product(self.active, x)[self.active] + self.ridge * x
-
-    def iterate(self, here: Point, factor: Factor, enough: float, limit: int) -> Array | None:
-        """Conjugate gradients from a point, with an old factor as preconditioner; None if that takes too long.
-
-        Where the weights changed little since the factorisation, a few iterations do. The sum of the duals stays zero:
-        residuals are projected in the metric of the preconditioner.
-        """
-        near = _Preconditioner(self, factor)
-        v = here.coef[self.active]
-        elsewhere = here.coef.copy()
-        elsewhere[self.active] = 0.0
-        dropped = np.flatnonzero(elsewhere)
-        r = self.target - here.fitted[self.active] - self.ridge * v
-        if len(dropped):
-            r += self.problem.product(dropped, here.coef[dropped])[self.active]
-        shift = near.to_zero_sum(v)
-        if shift is not None:
-            v = v + shift
-            r -= self.times(shift)
-        p = z = near.solve(r)
-        rz = float(r @ z)
-        enough = max(enough, 0.5 * _FORCING * rz)
-        for iterations in range(limit):
-            if 0.5 * rz <= enough:
-                factor.spent += max(iterations - _CHEAP, 0)
-                return v
-            q = self.times(p)
-            length = rz / float(p @ q)
-            v = v + length * p
-            r = r - length * q
-            z = near.solve(r)
-            rz, old = float(r @ z), rz
-            p = z + (rz / old) * p
-        return None
-
-
-class _Preconditioner:
-    """An old factor made to fit a system; samples that it does not know have their diagonal entry alone."""
-
-    def __init__(self, system: _System, factor: Factor) -> None:
-        K, active = system.problem.K, system.active
-        place = np.full(len(K), -1)
-        place[factor.samples] = np.arange(len(factor.samples))
-        place = place[active]
-        self.factor = factor
-        self.known = place >= 0
-        self.place = place[self.known]
-        self.fresh = K[active[~self.known], active[~self.known]] + system.ridge[~self.known]
-        self.ones = self._solve(np.ones(len(active))) if system.problem.fit_intercept else None
-
-    def _solve(self, r: Array) -> Array:
-        padded = np.zeros(len(self.factor.samples))
-        padded[self.place] = r[self.known]
-        z = np.empty(len(r))
-        z[self.known] = self.factor.nearly(padded)[self.place]
-        z[~self.known] = r[~self.known] / self.fresh
-        return z
-
-    def solve(self, r: Array) -> Array:
-        """Nearly the solution of the system, with sum zero if there is a bias."""
-        z = self._solve(r)
-        return z if self.ones is None else z - (z.sum() / self.ones.sum()) * self.ones
-
-    def to_zero_sum(self, v: Array) -> Array | None:
-        """What to add to v to make its sum zero; None where nothing is needed."""
-        if self.ones is None or abs(v.sum()) <= 1e-14 * np.abs(v).sum():
-            return None
-        return (-v.sum() / self.ones.sum()) * self.ones
+def without_dust(w_plus: Array, w_minus: Array) -> tuple[Array, Array]:
+    """The weights, zero where they are too small to count."""
+    least = _DUST * max(float(w_plus.max(initial=0.0)), float(w_minus.max(initial=0.0)))
+    return np.where(w_plus > least, w_plus, 0.0), np.where(w_minus > least, w_minus, 0.0)
 
 
 def _balanced(v: Array, w_plus: Array, w_minus: Array) -> Array:
@@ -477,13 +366,12 @@ class SquaredHinge(Machine):
     def curvature(self, K: NDArray, Y: Array, solution: Solution, bank: Products) -> Array:
         """See :meth:`Machine.curvature`. Samples that err or lie within the margin respond to the weights."""
         H = np.zeros((bank.n_kernels, bank.n_kernels))
-        problem = WeightedProblem(K, self.fit_intercept)
         for y, v in zip(Y.T, solution.coef.T, strict=True):
             w_plus, w_minus = self.weights(y)
             active = np.flatnonzero(v)
             if len(active) == 0:
                 continue
-            factor = _System(problem, active, 0.5 / (w_plus + w_minus)[active], np.sign(v[active])).factor()
+            factor = factorise(K, active, 0.5 / (w_plus + w_minus)[active])
             R = bank.products(v, active)
             solved = np.stack([factor.solve(row) for row in R])
             H += R @ solved.T
@@ -499,22 +387,6 @@ class SquaredHinge(Machine):
 
 
 # --- compiled loops -------------------------------------------------------------------------------------------------
-
-
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
-def _add_rows(K, rows, x, out):
-    """``out += x @ K[rows]``, four rows at a time: reads only those rows, whatever the precision of K."""
-    n_rows, n = len(rows), len(out)
-    whole = n_rows - n_rows % 4
-    for j in range(0, whole, 4):
-        first, second, third, fourth = K[rows[j]], K[rows[j + 1]], K[rows[j + 2]], K[rows[j + 3]]
-        a, b, c, d = x[j], x[j + 1], x[j + 2], x[j + 3]
-        for i in range(n):
-            out[i] += a * first[i] + b * second[i] + c * third[i] + d * fourth[i]
-    for j in range(whole, n_rows):
-        row, a = K[rows[j]], x[j]
-        for i in range(n):
-            out[i] += a * row[i]
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "nnan"})
@@ -544,7 +416,7 @@ def _coordinate_rounds(K, ridge, signs, w_plus, w_minus, v, g, fit_intercept, b,
             square += v[i] * fitted[i]
         if fit_intercept:
             b = _best_intercept(fitted, w_plus, w_minus, b)
-        loss = _loss(fitted, b, w_plus, w_minus)
+        loss = hinge_loss(fitted, b, w_plus, w_minus)
         gap = square + loss - _linear(v, w_plus, w_minus)
         if gap <= accuracy * (0.5 * square + loss) or taken == 0 or steps >= budget:
             return b, steps
@@ -611,7 +483,8 @@ def _linear(v, w_plus, w_minus):
 
 
 @njit(cache=True, nogil=True)
-def _loss(fitted, b, w_plus, w_minus):
+def hinge_loss(fitted, b, w_plus, w_minus):
+    """Sum of the weighted squared hinge losses at the scores ``fitted + b``."""
     total = 0.0
     for i in range(len(fitted)):
         f = fitted[i] + b
