@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kernelweave.ambiguity.annealing import Hidden, InstanceLabels, Schedule, Witnesses, alternate, anneal
+from kernelweave.ambiguity.annealing import Schedule, alternate, anneal
 from kernelweave.ambiguity.bags import Bags
+from kernelweave.ambiguity.hidden import Hidden, InstanceLabels, Witnesses
 from kernelweave.datasets import make_bags
 from kernelweave.machines.squared_hinge import Point, WeightedProblem
 
@@ -206,6 +207,55 @@ def test_annealing_ends_each_temperature_where_turns_change_nothing(kind: str) -
         change = hidden.probabilities(again.scores, outcome.path[-1][0]) - outcome.p
         assert np.abs(change).max() < 1e-3
         assert sum(row[3] for row in outcome.path) == outcome.solves
+
+
+@each
+@pytest.mark.parametrize("T", [100.0, 10.0, 2.0])
+def test_bend_is_the_second_derivative_of_the_free_energy(kind: str, T: float) -> None:
+    """Where p follows the scores: differences of the gradient of the losses at the probabilities of moved scores."""
+    bags, positive, _ = toy(8)
+    hidden = HIDDEN[kind](bags, positive)
+    rng = np.random.default_rng(2)
+    f = rng.uniform(-1.5, 1.5, bags.n_instances)
+
+    def gradient(f: NDArray) -> NDArray:
+        w_plus, w_minus = hidden.weights(hidden.probabilities(f, T))
+        return 2 * (w_minus * np.maximum(0, 1 + f) - w_plus * np.maximum(0, 1 - f))
+
+    p = hidden.probabilities(f, T)
+    bend = hidden.bend(f, p, T, *hidden.weights(p))
+    H = np.diag(bend.own)
+    for start, end, strength in zip(bend.starts, bend.ends, bend.strength, strict=True):
+        rows = bend.members[start:end]
+        H[np.ix_(rows, rows)] += strength * np.outer(bend.along[rows], bend.along[rows])
+    differences = np.stack([(gradient(f + e) - gradient(f - e)) / 2e-6 for e in 1e-6 * np.eye(len(f))])
+    np.testing.assert_allclose(differences, H, atol=2e-6 * np.abs(H).max())
+    assert np.linalg.eigvalsh(np.diag(bend.bound) - H).min() >= -1e-10 * bend.bound.max()
+
+
+@each
+@pytest.mark.parametrize("T", [200.0, 100.0])
+def test_newton_steps_end_where_many_turns_end(kind: str, T: float) -> None:
+    bags, positive, problem = toy(30)
+    hidden = HIDDEN[kind](bags, positive)
+    steps = anneal(problem, hidden, Schedule(initial=T / 20, lowest=T / 19), accuracy=1e-11)
+    p, point, turns, change = hidden.start(), None, 0, 1.0
+    while change > 1e-9:
+        point = problem.solve(*hidden.weights(p), point, accuracy=1e-12)
+        p, before = hidden.probabilities(point.scores, T), p
+        turns, change = turns + 1, float(np.abs(p - before).max())
+    np.testing.assert_allclose(steps.p, p, atol=1e-4)
+    assert steps.path[-1][2] == pytest.approx(hidden.free_energy(point, p, T), rel=1e-7)
+    assert steps.path[0][3] < turns
+
+
+def test_it_may_begin_as_hot_as_one_likes() -> None:
+    """Where it is so hot that p stays as it is nothing is decided, and cooling goes on."""
+    bags, positive, problem = toy(20)
+    hidden = Witnesses(bags, positive, 20.0)
+    usual, hot = (anneal(problem, hidden, Schedule(initial=initial)) for initial in (10.0, 1e6))
+    assert hot.path[-1][0] < 0.1 * hidden.C
+    assert hidden.objective(hot.point) == pytest.approx(hidden.objective(usual.point), rel=0.05)
 
 
 @each

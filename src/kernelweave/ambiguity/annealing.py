@@ -1,40 +1,36 @@
 """Alternation and deterministic annealing over the hidden labels of instances, or over the witnesses of bags.
 
 Both minimise half the squared norm of f plus weighted squared hinge losses, over f and over what is hidden. Alternation
-takes turns between the two. Annealing replaces the hidden choice by probabilities p, subtracts the temperature times
+takes turns between the two. Annealing replaces the hidden choice by probabilities p, subtracts the temperature T times
 their entropy, which makes a problem without sharp choices, and cools down:
 
-    at each temperature T, until p stays:   f = solution for the weights that p gives   (`WeightedProblem`)
-                                            p = probabilities at the losses of f        (closed form, or one root a bag)
+    at each temperature T   minimise over f   F(f) = min over p of  |f|^2 / 2 + losses(f, p) - T entropy(p)
 
-Every half of a turn is exact, so the free energy never increases at a temperature.
+The best p at given scores is known in closed form, or by one root a bag (``hidden.py``), so that F has derivatives:
+Newton's method (``machines/newton.py``) finds its minimum from that of the last temperature in a few steps. The
+published method takes turns between f and p instead, which also lowers F, by less and less where labels are decided.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
-from scipy.special import xlogy
 
-from ..machines.newton import Bend, Move
+from ..machines.newton import Move
 from ..machines.squared_hinge import Point, WeightedProblem, hinge_loss, without_dust
-from .bags import Bags
+from .hidden import Hidden
 
 Array = NDArray[np.float64]
 
-#: Turns at one temperature, or of an alternation, after which it goes on: a guard, never reached on real data.
+#: Steps at one temperature, or turns of an alternation, after which it goes on: a guard, never reached on real data.
 _MAX_TURNS = 1000
 #: Largest change of a probability in a Newton step, and the least and largest parts of a step that are tried.
 _LARGE, _SHORTEST, _LONGEST = 0.95, 1e-3, 100.0
 #: What a Newton step need not gain, beside the accuracy: probabilities are finer than the gap.
 _NOTHING = 1e-4
-#: Bags that expect no more than one positive, up to this, are held there.
-_ONE = 1e-9
 #: Instances that keep more than this probability of being the witness are witnesses.
 WITNESS_PROBABILITY = 1e-3
 
@@ -53,7 +49,7 @@ class Schedule:
     entropy : float
         Hidden labels whose total entropy (in nats) is below this are decided: cooling ends.
     tol : float
-        Largest change of a probability that counts as none.
+        Largest change of a probability, in a step, that counts as none.
     """
 
     initial: float = 10.0
@@ -68,230 +64,6 @@ class Schedule:
                 raise ValueError(f"the {name} of a Schedule must be positive and finite, got {getattr(self, name)!r}.")
         if not 1 < self.rate < np.inf:
             raise ValueError(f"the rate of a Schedule divides the temperature and must be above 1, got {self.rate!r}.")
-
-
-class Hidden(ABC):
-    """What is hidden in bags of known label: probabilities p of the instances, and what they mean for a machine.
-
-    Parameters
-    ----------
-    bags : Bags
-    positive : array of bool of shape (n_bags,)
-    C : float
-    weights : tuple of two floats
-        Multiplies C for positives and for negatives.
-    bag_weight : array of shape (n_bags,), optional
-        Multiplies everything that a bag adds to the objective.
-    """
-
-    def __init__(
-        self,
-        bags: Bags,
-        positive: NDArray[np.bool_],
-        C: float = 1.0,
-        weights: tuple[float, float] = (1.0, 1.0),
-        bag_weight: Array | None = None,
-    ) -> None:
-        self.bags, self.positive, self.C = bags, positive, C
-        each = np.ones(len(bags)) if bag_weight is None else bag_weight
-        self.rows = bags.rows(np.flatnonzero(positive))  # of positive bags, one bag after the other
-        self.ends = np.cumsum(bags.sizes[positive])
-        self.starts = self.ends - bags.sizes[positive]
-        self.negative_rows = np.flatnonzero(~positive[bags.bag_of])
-        self.bag_weight = each[positive]
-        self.cost_plus, self.cost_minus = (C * weight * each[bags.bag_of] for weight in weights)
-        self._costs = C * weights[0], C * weights[1]
-
-    def losses(self, f: Array) -> tuple[Array, Array]:
-        """Costs of the instances of positive bags, were they positive, and were they negative, at scores f."""
-        f = f[self.rows]
-        return self._costs[0] * np.maximum(0, 1 - f) ** 2, self._costs[1] * np.maximum(0, 1 + f) ** 2
-
-    def spread(self, values: Array) -> Array:
-        """Values of the instances of positive bags at their rows, zero elsewhere: shape (n_instances,)."""
-        p = np.zeros(self.bags.n_instances)
-        p[self.rows] = values
-        return p
-
-    @abstractmethod
-    def start(self) -> Array:
-        """The probabilities of largest entropy, shape (n_instances,)."""
-
-    @abstractmethod
-    def weights(self, p: Array) -> tuple[Array, Array]:
-        """Weights of the machine, w+ and w-, each of shape (n_instances,)."""
-
-    @abstractmethod
-    def probabilities(self, f: Array, T: float) -> Array:
-        """The best p at scores f and temperature T."""
-
-    @abstractmethod
-    def choice(self, f: Array) -> Array:
-        """The best p of zeros and ones at scores f."""
-
-    @abstractmethod
-    def entropy(self, p: Array) -> Array:
-        """Entropies of the positive bags, in nats."""
-
-    @abstractmethod
-    def settled(self, p: Array, turns: int, schedule: Schedule) -> bool:
-        """Whether cooling has nothing left to decide after some turns at a temperature."""
-
-    def highest(self, f: Array) -> NDArray[np.intp]:
-        """Rows of the instances of highest score, one a positive bag."""
-        return _highest(f, self.rows, self.starts, self.ends)
-
-    def penalty(self, p: Array) -> float:
-        """What the objective has beside the machine's."""
-        return 0.0
-
-    def free_energy(self, point: Point, p: Array, T: float) -> float:
-        """What annealing minimises at a temperature."""
-        return point.primal + self.penalty(p) - T * float(self.bag_weight @ self.entropy(p))
-
-    def bend(self, f: Array, p: Array, T: float, w_plus: Array, w_minus: Array) -> Bend:
-        """Second derivatives of the free energy in the scores f, where p follows them.
-
-        Where p stays they are twice the weights of active losses. As p follows a rising loss down, they are less: with
-        the slope s of the loss in p, and q, what p responds to a push by, by the rank-one terms and diagonal of
-        ``q s^2 - strength (q s)(q s)'``.
-        """
-        bound = 2 * (np.where(f < 1, w_plus, 0.0) + np.where(f > -1, w_minus, 0.0))
-        slope, response, strength = self._response(f[self.rows], p[self.rows], T)
-        along = np.where(bound[self.rows] > 0, slope * response, 0.0)
-        own = bound.copy()
-        own[self.rows] -= np.repeat(self.bag_weight, self.ends - self.starts) * slope * along
-        return Bend(bound, own, self.spread(along), self.bag_weight * strength, self.rows, self.starts, self.ends)
-
-    @abstractmethod
-    def _response(self, f: Array, p: Array, T: float) -> tuple[Array, Array, Array]:
-        """Of instances of positive bags, the slope of the loss in p and the response of p; of bags, the strength."""
-
-
-class InstanceLabels(Hidden):
-    """Every instance has a label, and each positive bag a positive instance; p is the probability to be positive.
-
-    Parameters
-    ----------
-    bags, positive, C, weights, bag_weight : as in :class:`Hidden`
-    D : float
-        Cost of the squared difference between the number of positives in a positive bag and its target.
-    positive_fraction : float
-        The target, as a share of the bag.
-    """
-
-    def __init__(
-        self,
-        bags: Bags,
-        positive: NDArray[np.bool_],
-        C: float = 1.0,
-        weights: tuple[float, float] = (1.0, 1.0),
-        bag_weight: Array | None = None,
-        D: float = 0.0,
-        positive_fraction: float = 0.5,
-    ) -> None:
-        super().__init__(bags, positive, C, weights, bag_weight)
-        self.D, self.positive_fraction = D, positive_fraction
-
-    def start(self) -> Array:
-        return self.spread(np.where(np.repeat(self.ends - self.starts, self.ends - self.starts) == 1, 1.0, 0.5))
-
-    def all_positive(self) -> Array:
-        """Every instance has the label of its bag."""
-        return self.spread(np.ones(len(self.rows)))
-
-    def weights(self, p: Array) -> tuple[Array, Array]:
-        return self.cost_plus * p, self.cost_minus * (1 - p)
-
-    def probabilities(self, f: Array, T: float) -> Array:
-        plus, minus = self.losses(f)
-        p = np.empty(len(self.rows))
-        _label_probabilities((minus - plus) / T, self.starts, self.ends, self.D / T, self.positive_fraction, p)
-        return self.spread(p)
-
-    def _response(self, f: Array, p: Array, T: float) -> tuple[Array, Array, Array]:
-        """The strength is that of the balance, or where one positive is left, what keeps it one."""
-        slope = -2 * (self._costs[0] * np.maximum(0, 1 - f) + self._costs[1] * np.maximum(0, 1 + f))
-        response = p * (1 - p) / T
-        total = np.add.reduceat(response, self.starts)
-        balance = 2 * self.D / (1 + 2 * self.D * total)
-        one = np.add.reduceat(p, self.starts) <= 1 + _ONE
-        return slope, response, np.where(one & (total > 0), 1 / np.maximum(total, np.finfo(float).tiny), balance)
-
-    def choice(self, f: Array) -> Array:
-        plus, minus = self.losses(f)
-        p = np.empty(len(self.rows))
-        _best_labels(plus - minus, self.starts, self.ends, self.D, self.positive_fraction, p)
-        return self.spread(p)
-
-    def entropy(self, p: Array) -> Array:
-        p = p[self.rows]
-        return -np.add.reduceat(xlogy(p, p) + xlogy(1 - p, 1 - p), self.starts)
-
-    def settled(self, p: Array, turns: int, schedule: Schedule) -> bool:
-        return float(self.entropy(p).sum()) <= schedule.entropy
-
-    def penalty(self, p: Array) -> float:
-        excess = np.add.reduceat(p[self.rows], self.starts) - (self.ends - self.starts) * self.positive_fraction
-        return self.D * float(self.bag_weight @ excess**2)
-
-
-class Witnesses(Hidden):
-    """One instance of each positive bag explains its label, the others do not count; p is the probability to be it."""
-
-    def start(self) -> Array:
-        sizes = self.ends - self.starts
-        return self.spread(np.repeat(1 / sizes, sizes))
-
-    def weights(self, p: Array) -> tuple[Array, Array]:
-        w_minus = np.zeros(len(p))
-        w_minus[self.negative_rows] = self.cost_minus[self.negative_rows]
-        return self.cost_plus * p, w_minus
-
-    def probabilities(self, f: Array, T: float) -> Array:
-        p = np.zeros(len(f))
-        _witness_probabilities(f, self._costs[0] / T, self.rows, self.starts, self.ends, p)
-        return p
-
-    def _response(self, f: Array, p: Array, T: float) -> tuple[Array, Array, Array]:
-        return -2 * self._costs[0] * np.maximum(0, 1 - f), p / T, np.full(len(self.starts), T)
-
-    def choice(self, f: Array) -> Array:
-        p = np.zeros(len(self.bags.bag_of))
-        p[self.highest(f)] = 1.0
-        return p
-
-    def entropy(self, p: Array) -> Array:
-        p = p[self.rows]
-        return -np.add.reduceat(xlogy(p, p), self.starts)
-
-    def settled(self, p: Array, turns: int, schedule: Schedule) -> bool:
-        """Several instances may stay witnesses, all of the same loss, so that their entropy does not vanish."""
-        return turns == 1
-
-    def objective(self, point: Point) -> float:
-        """The objective at the best witnesses of a solution."""
-        plus, _ = self.losses(point.scores)
-        negatives = np.maximum(0, 1 + point.scores[self.negative_rows]) ** 2
-        loss = self.bag_weight @ np.minimum.reduceat(plus, self.starts)
-        return point.quadratic + float(loss + self.cost_minus[self.negative_rows] @ negatives)
-
-    def mean_scores(self, problem: WeightedProblem, accuracy: float) -> Array:
-        """Scores of the instances by a machine that sees every positive bag as the mean of its instances.
-
-        The mean is taken where the kernel is an inner product, so that no other kernel values are needed.
-        """
-        between = self._pooled(problem.K)
-        means = np.repeat([True, False], [len(self.starts), len(self.negative_rows)])
-        plus, minus = np.zeros(len(means)), np.zeros(len(means))
-        plus[means], minus[~means] = self.cost_plus[self.rows[self.starts]], self.cost_minus[self.negative_rows]
-        point = WeightedProblem(self._pooled(between.T), problem.fit_intercept).solve(plus, minus, accuracy=accuracy)
-        return point.coef @ between + point.intercept
-
-    def _pooled(self, rows: NDArray) -> NDArray:
-        """Mean rows of positive bags, then the rows of negative instances."""
-        sizes = (self.ends - self.starts).astype(rows.dtype)
-        return np.vstack([np.add.reduceat(rows[self.rows], self.starts) / sizes[:, None], rows[self.negative_rows]])
 
 
 @dataclass
@@ -355,7 +127,7 @@ def anneal(
         path.append((T, float(hidden.entropy(p).sum()), hidden.free_energy(point, p, T), turns + (not path)))
         if report is not None:
             report(f"temperature {T:.3g}: entropy {path[-1][1]:.4g}, free energy {path[-1][2]:.6g}, {turns} solves")
-        if hidden.settled(p, turns, schedule) or schedule.lowest * hidden.C > T:
+        if hidden.settled(p, point.scores, turns == 1, schedule.entropy) or schedule.lowest * hidden.C > T:
             return Outcome(p, point, solves, path, p)
         T /= schedule.rate
 
@@ -467,135 +239,3 @@ def alternate(
         if np.array_equal(new, p) or len(path) == (turns or _MAX_TURNS):
             return Outcome(p, point, len(path), path, p)
         p = new
-
-
-# --- compiled loops -------------------------------------------------------------------------------------------------
-
-
-@njit(cache=True, nogil=True)
-def _highest(f, rows, starts, ends):
-    """Row of the largest f of each bag, the first of several."""
-    best = np.empty(len(starts), dtype=np.intp)
-    for bag in range(len(starts)):
-        here = rows[starts[bag] : ends[bag]]
-        best[bag] = here[0]
-        for i in here:
-            if f[i] > f[best[bag]]:
-                best[bag] = i
-    return best
-
-
-@njit(cache=True, nogil=True)
-def _witness_probabilities(f, scale, rows, starts, ends, p):
-    """A softmax of ``-scale * max(0, 1 - f)^2`` in each bag."""
-    for bag in range(len(starts)):
-        here = rows[starts[bag] : ends[bag]]
-        least = np.inf
-        for i in here:
-            p[i] = scale * max(0.0, 1 - f[i]) ** 2
-            least = min(least, p[i])
-        total = 0.0
-        for i in here:
-            p[i] = np.exp(least - p[i])
-            total += p[i]
-        for i in here:
-            p[i] /= total
-
-
-@njit(cache=True, nogil=True)
-def _label_probabilities(a, starts, ends, pull, fraction, p):
-    """Probabilities of labels at log-odds `a`, bag by bag: at least one positive is expected.
-
-    Without that constraint ``p = sigma(a + x)``, where ``x = -2 pull (sum(p) - m fraction)``; if less than one positive
-    is expected so, x is what makes it one. Log-odds count from the largest of the bag, as large ones would hide x.
-    """
-    for bag in range(len(starts)):
-        here = a[starts[bag] : ends[bag]]
-        out = p[starts[bag] : ends[bag]]
-        m = len(here)
-        if m == 1:
-            out[0] = 1.0
-            continue
-        first, second = _two_largest(here)
-        x = first
-        if pull > 0:
-            low, high = first - 2 * pull * m * (1 - fraction), first + 2 * pull * m * fraction
-            x = _root(here, first, m * fraction + 0.5 * first / pull, 0.5 / pull, low, high)
-        if _sigmoids(here, first, x, out) < 1:
-            x = _root(here, first, 1.0, 0.0, -np.log(m - 1.0), 0.5 * (first - second))
-            _sigmoids(here, first, x, out)
-
-
-@njit(cache=True, nogil=True)
-def _root(a, zero, total, slope, low, high):
-    """The x in [low, high] with ``sum(sigma(a - zero + x)) + slope * x = total``.
-
-    Newton's method, and bisection where it leaves the bracket or a step is not half as long as the last.
-    """
-    x, last = 0.5 * (low + high), np.inf
-    for _ in range(200):
-        value, rise = slope * x - total, slope
-        for j in range(len(a)):
-            s = _sigmoid(a[j] - zero + x)
-            value += s
-            rise += s * (1 - s)
-        if value > 0:
-            high = x
-        else:
-            low = x
-        near = 1e-15 * (1 + abs(x))
-        if abs(value) <= near * rise or high - low <= near:
-            break
-        step = -value / rise if rise > 0 else np.inf
-        if not low < x + step < high or abs(step) > 0.5 * last:
-            step = 0.5 * (low + high) - x
-        last = abs(step)
-        x += step
-    return x
-
-
-@njit(cache=True, nogil=True)
-def _sigmoid(x):
-    if x >= 0:
-        return 1 / (1 + np.exp(-x))
-    e = np.exp(x)
-    return e / (1 + e)
-
-
-@njit(cache=True, nogil=True)
-def _sigmoids(a, zero, x, out):
-    """Write ``sigma(a - zero + x)`` and return the sum."""
-    total = 0.0
-    for j in range(len(a)):
-        out[j] = _sigmoid(a[j] - zero + x)
-        total += out[j]
-    return total
-
-
-@njit(cache=True, nogil=True)
-def _two_largest(a):
-    first, second = max(a[0], a[1]), min(a[0], a[1])
-    for j in range(2, len(a)):
-        if a[j] > first:
-            first, second = a[j], first
-        elif a[j] > second:
-            second = a[j]
-    return first, second
-
-
-@njit(cache=True, nogil=True)
-def _best_labels(d, starts, ends, D, fraction, p):
-    """Labels 0 and 1, at least one positive a bag, of least ``sum of d over positives + D (count - m fraction)^2``."""
-    for bag in range(len(starts)):
-        here = d[starts[bag] : ends[bag]]
-        order = np.argsort(here, kind="mergesort")
-        m = len(here)
-        total, best, count = 0.0, np.inf, 1
-        for k in range(m):
-            total += here[order[k]]
-            value = total + D * (k + 1 - m * fraction) ** 2
-            if value < best:
-                best, count = value, k + 1
-        p[starts[bag] : ends[bag]] = 0.0
-        for k in range(count):
-            p[starts[bag] + order[k]] = 1.0

@@ -13,19 +13,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ..machines.squared_hinge import WeightedProblem
-from .annealing import (
-    PATH,
-    WITNESS_PROBABILITY,
-    Hidden,
-    InstanceLabels,
-    Outcome,
-    Schedule,
-    Witnesses,
-    alternate,
-    anneal,
-)
+from .annealing import PATH, WITNESS_PROBABILITY, Outcome, Schedule, alternate, anneal
 from .bag_estimator import Array, BagClassifier
 from .bags import Bags
+from .hidden import Hidden, InstanceLabels, Witnesses
 
 #: What can be learned in each scenario.
 METHODS = {

@@ -6,33 +6,34 @@ around a point. Where the loss L has the gradient d and the second derivatives H
 
     s + H (K s + t) = -(v + d)          1's = 0
 
-H is diagonal plus a rank-one term a group of samples, and need not be definite. Conjugate gradients find the step, with
-the Cholesky factor of ``K_SS + diag(1 / D)``, of this point or an earlier one, in single precision as preconditioner: D
-is a diagonal that H does not exceed, S are the samples where it is not zero. As such a factor is rough, directions are
-made orthogonal to all earlier ones.
+H is diagonal plus a rank-one term a group of samples, and need not be definite. Conjugate gradients find the step;
+their preconditioner solves it for ``H = diag(D)``, by a Cholesky factor of ``K_SS + diag(1 / D)`` in single precision,
+where S are the samples of which D is not zero. D bounds the second derivatives, of this point or of an earlier one: a
+factor serves for many steps. As it is rough, directions are made orthogonal to all earlier ones.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 from scipy.linalg import cholesky
-from scipy.linalg.blas import dtrsv
 
 from .base import Array, blas_threads
+from .decomposition import copy_block
 
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
 #: A direction along which the model curves less than this share of its bound is not followed to its minimum; nor is one
 #: of which earlier directions leave less than this share, as the rest is mostly rounding.
 _FLAT, _NEW = 1e-9, 1e-6
+#: Conjugate gradients may leave this share of what a step can gain; the most iterations of a step.
+_FORCING, _MAX_ITERATIONS = 1e-3, 30
 
 
-@dataclass
-class Bend:
+class Bend(NamedTuple):
     """Second derivatives of a loss of scores: ``diag(own)`` plus, over groups, ``strength_g * along_g along_g'``.
 
     Attributes
@@ -62,35 +63,36 @@ class Bend:
 
 @dataclass
 class Factor:
-    """Cholesky factor of ``K_SS + diag(ridge)`` for samples S."""
+    """The preconditioner: samples S, 1 / D of them, and the upper Cholesky factor in single precision."""
 
     samples: NDArray[np.intp]
     ridge: Array
-    lower: Array
+    upper: NDArray[np.float32]
     #: Iterations that were spent since on systems it nearly fits.
     spent: int = 0
 
-    def solve(self, r: Array) -> Array:
-        """Solution of the factored system."""
-        return dtrsv(self.lower, dtrsv(self.lower, r, lower=1), lower=1, trans=1, overwrite_x=1)
+    @classmethod
+    def at(cls, K: NDArray, bound: Array) -> Factor:
+        """The factor for the bound D of a point."""
+        samples = np.flatnonzero(bound)
+        ridge = 1 / bound[samples]
+        # the transpose of a lower triangle that is laid out by columns has its rows in order
+        return cls(samples, ridge, lower_factor(K, samples, ridge, np.float32).T)
 
-    @cached_property
-    def upper(self) -> NDArray[np.float32]:
-        """The transposed factor in single precision, which halves the memory that is read."""
-        return np.ascontiguousarray(self.lower.T, dtype=np.float32)
 
-
-def factorise(K: NDArray, samples: NDArray[np.intp], ridge: Array) -> Factor:
-    """Cholesky factor, with a larger ridge, grown until it succeeds, where rounding cost definiteness."""
-    lost = 0.0
+def lower_factor(K: NDArray, samples: NDArray[np.intp], ridge: Array, dtype: type) -> NDArray:
+    """Cholesky factor of ``K_SS + diag(ridge)``; where rounding cost definiteness the ridge grows until it succeeds."""
+    lost, least = 0.0, (1e-7 if dtype is np.float64 else 1e-6) * float(K.diagonal()[samples].mean())
+    block = np.empty((len(samples), len(samples)), dtype=K.dtype)
     with blas_threads(len(samples)):
         for _ in range(8):
-            A = K[np.ix_(samples, samples)].astype(np.float64).T  # symmetric: laid out as LAPACK wants it
-            A[np.diag_indices(len(samples))] += ridge + lost
+            copy_block(K, samples, block)
+            A: NDArray = block.astype(dtype, copy=False).T  # symmetric: laid out as LAPACK wants it
+            A[np.diag_indices(len(samples))] += (ridge + lost).astype(dtype)
             try:
-                return Factor(samples, ridge, cholesky(A, lower=True, overwrite_a=True, check_finite=False))
+                return cholesky(A, lower=True, overwrite_a=True, check_finite=False)
             except np.linalg.LinAlgError:
-                lost = max(100 * lost, 1e-7 * float(K.diagonal()[samples].mean()))
+                lost = max(100 * lost, least)
     raise np.linalg.LinAlgError("The kernel matrix is far from positive semi-definite: check the kernel.")
 
 
@@ -98,7 +100,7 @@ def factorise(K: NDArray, samples: NDArray[np.intp], ridge: Array) -> Factor:
 class Move:
     """A step: changes of the duals, of the bias and of ``K @ duals``, and the iterations that it took.
 
-    Where the loss is not curved in its direction it has no best length; `curved` says whether it has.
+    Where the model is not curved in its direction it has no best length; `curved` says whether it has.
     """
 
     coef: Array
@@ -109,16 +111,9 @@ class Move:
 
 
 def newton_move(
-    K: NDArray,
-    residual: Array,
-    bend: Bend,
-    factor: Factor,
-    fit_intercept: bool,
-    enough: float,
-    share: float,
-    limit: int,
+    K: NDArray, residual: Array, bend: Bend, factor: Factor, fit_intercept: bool, enough: float = 0.0
 ) -> Move:
-    """The step, up to what an iteration gains at the end.
+    """The step, nearly.
 
     Parameters
     ----------
@@ -128,17 +123,12 @@ def newton_move(
     bend : Bend
     factor : Factor
     fit_intercept : bool
-    enough, share : float
-        Iterations end when one gains at most this much, or at most this share of all so far.
-    limit : int
-        The most iterations.
+    enough : float
+        Iterations end when one gains no more than this, or than a small share of all so far.
     """
     coef, fitted = np.zeros(len(K)), np.zeros(len(K))
-    H = (bend.bound, bend.own, bend.along, bend.strength, bend.members, bend.starts, bend.ends)
     known = (factor.samples, factor.ridge, factor.upper)
-    intercept, iterations, curved = _minimise(
-        K, *known, residual, *H, fit_intercept, enough, share, limit, coef, fitted
-    )
+    intercept, iterations, curved = _minimise(K, known, tuple(bend), residual, fit_intercept, enough, coef, fitted)
     return Move(coef, intercept, fitted, iterations, curved)
 
 
@@ -187,7 +177,7 @@ def _add(a, t, b):
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
 def _back_and_forth(U, x):
-    """Solve ``U'U x = x`` in place, rows of U in order."""
+    """Replace x by the solution y of ``U'U y = x``; rows of U are read in order."""
     n = len(x)
     for i in range(n):
         x[i] /= U[i, i]
@@ -203,8 +193,32 @@ def _back_and_forth(U, x):
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
-def _times(own, along, strength, members, starts, ends, x, out):
+def _precondition(K, known, ones, unknown, r, bias, v, f):
+    """Write to v and f the duals and scores that solve the system for ``H = diag(D)``; returns the bias.
+
+    `ones` is the solution of the factored system for ones.
+    """
+    samples, ridge, U = known
+    v[:], f[:] = 0.0, 0.0
+    away = np.flatnonzero(unknown & (r != 0))
+    v[away] = r[away]
+    add_rows(K, away, r[away], f)
+    x = np.empty(len(samples), dtype=np.float32)
+    for j in range(len(samples)):
+        x[j] = r[samples[j]] * ridge[j] - f[samples[j]]
+    _back_and_forth(U, x)
+    b = (_sum(x) + _sum(r[away])) / _sum(ones) if bias else 0.0
+    for j in range(len(samples)):
+        v[samples[j]] = x[j] - b * ones[j]
+    f += b
+    add_rows(K, samples, v[samples], f)
+    return b
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def _add_bent(H, x, out):
     """``out += H x``"""
+    _, own, along, strength, members, starts, ends = H
     for i in range(len(x)):
         out[i] += own[i] * x[i]
     for g in range(len(strength)):
@@ -218,56 +232,25 @@ def _times(own, along, strength, members, starts, ends, x, out):
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
-def _minimise(
-    K,
-    known,
-    ridge,
-    U,
-    residual,
-    bound,
-    own,
-    along,
-    strength,
-    members,
-    starts,
-    ends,
-    bias,
-    enough,
-    share,
-    limit,
-    coef,
-    fitted,
-):
-    """Conjugate gradients; the step is added to coef and fitted. Returns the step of the bias, iterations, and
-    whether the model curves.
+def _minimise(K, known, H, residual, bias, enough, coef, fitted):
+    """Conjugate gradients; the step is added to coef and fitted.
 
-    The preconditioner takes ``H = 1 / ridge`` on the known samples, and zero elsewhere.
+    Returns the step of the bias, the iterations, and whether the model curves in its direction. The functional that a
+    direction (v, b) has in the metric of the model is ``A = v + H f``, as long as v sums to zero where there is a bias.
     """
-    n = len(residual)
+    n, bound = len(residual), H[0]
     r, unknown = residual.copy(), np.ones(n, dtype=np.bool_)
-    unknown[known] = False
-    ones = np.ones(len(known), dtype=np.float32)
-    _back_and_forth(U, ones)
-    x, whole = np.empty(len(known), dtype=np.float32), _sum(ones)
-    vs, fs, As = np.empty((limit, n)), np.empty((limit, n)), np.empty((limit, n))
-    bs, curves = np.empty(limit), np.empty(limit)
-    intercept, total, taken = 0.0, 0.0, 0
-    for k in range(limit):
+    unknown[known[0]] = False
+    ones = np.ones(len(known[0]), dtype=np.float32)
+    _back_and_forth(known[2], ones)
+    vs, fs, As = np.empty((_MAX_ITERATIONS, n)), np.empty((_MAX_ITERATIONS, n)), np.empty((_MAX_ITERATIONS, n))
+    bs, curves = np.empty(_MAX_ITERATIONS), np.empty(_MAX_ITERATIONS)
+    intercept, total, taken, curved = 0.0, 0.0, 0, True
+    for k in range(_MAX_ITERATIONS):
         v, f, A = vs[k], fs[k], As[k]
-        v[:], f[:] = 0.0, 0.0
-        away = np.flatnonzero(unknown & (r != 0))
-        v[away] = r[away]
-        add_rows(K, away, r[away], f)
-        for j in range(len(known)):
-            x[j] = r[known[j]] * ridge[j] - f[known[j]]
-        _back_and_forth(U, x)
-        b = (_sum(x) + _sum(r[away])) / whole if bias else 0.0
-        for j in range(len(known)):
-            v[known[j]] = x[j] - b * ones[j]
-        f += b
-        add_rows(K, known, v[known], f)
+        b = _precondition(K, known, ones, unknown, r, bias, v, f)
         A[:] = v
-        _times(own, along, strength, members, starts, ends, f, A)
+        _add_bent(H, f, A)
         before = _dot(f, A)
         for j in range(k):
             overlap = -_dot(f, As[j]) / curves[j]
@@ -275,11 +258,8 @@ def _minimise(
             _add(v, overlap, vs[j])
             _add(f, overlap, fs[j])
             _add(A, overlap, As[j])
-        curves[k], bs[k] = _dot(f, A), b
-        most = 0.0
-        for i in range(n):
-            most += f[i] * (v[i] + bound[i] * f[i])
-        curved = curves[k] > _FLAT * most
+        bs[k], curves[k] = b, _dot(f, A)
+        curved = curves[k] > _FLAT * (_dot(f, v) + _dot(f, bound * f))
         if k > 0 and (not curved or curves[k] < _NEW * before):
             break
         slope = _dot(r, f)
@@ -291,8 +271,7 @@ def _minimise(
         gain = 0.5 * length * slope
         total += gain
         taken += 1
-        if not curved or (k > 0 and gain <= max(enough, share * total)):
+        if not curved or (k > 0 and gain <= max(enough, _FORCING * total)):
             break
-    for i in range(n):
-        fitted[i] -= intercept
+    fitted -= intercept
     return intercept, taken, curved or k > 0

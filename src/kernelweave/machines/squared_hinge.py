@@ -21,10 +21,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 
 from .base import Array, Machine, Products, Solution, Values
 from .decomposition import coordinate_steps, copy_block
-from .newton import Bend, Factor, Move, add_rows, factorise, newton_move
+from .newton import Bend, Factor, Move, add_rows, lower_factor, newton_move
 from .svm import SVM
 
 #: Weights below this share of the largest one are zero: they change nothing but the condition of the linear systems.
@@ -37,12 +38,10 @@ _FINE, _COORDINATE_STEPS = 1e-7, 100
 _USUAL_STEPS = 1000
 #: Times a step is halved before there is nothing left to gain but rounding.
 _HALVINGS = 25
-#: Conjugate gradients may leave this share of what a Newton step can gain.
-_FORCING = 1e-3
-#: A factorisation costs as much as n_active^2 / (12 * (n_active + n_samples)) products and back-substitutions.
-_ITERATIONS_A_FACTOR = 12
-#: Iterations that even a fresh factor would need at the next step, and the most of a step.
-_CHEAP, _MAX_ITERATIONS = 5, 30
+#: A factorisation costs as much as n_active^2 / (20 * (n_active + n_samples)) products and back-substitutions.
+_ITERATIONS_A_FACTOR = 20
+#: Iterations that even a fresh factor would need at the next step.
+_CHEAP = 5
 
 
 @dataclass
@@ -223,10 +222,10 @@ class WeightedProblem:
         enough : float
             What need not be gained.
         """
-        active = np.flatnonzero(bend.bound)
-        if factor is None or factor.spent >= len(active) ** 2 / (_ITERATIONS_A_FACTOR * (len(active) + len(residual))):
-            factor = factorise(self.K, active, 1 / bend.bound[active])
-        move = newton_move(self.K, residual, bend, factor, self.fit_intercept, enough, _FORCING, _MAX_ITERATIONS)
+        active = np.count_nonzero(bend.bound)
+        if factor is None or factor.spent >= active**2 / (_ITERATIONS_A_FACTOR * (active + len(residual))):
+            factor = Factor.at(self.K, bend.bound)
+        move = newton_move(self.K, residual, bend, factor, self.fit_intercept, enough)
         factor.spent += max(move.iterations - _CHEAP, 0)
         return move, factor
 
@@ -371,14 +370,15 @@ class SquaredHinge(Machine):
             active = np.flatnonzero(v)
             if len(active) == 0:
                 continue
-            factor = factorise(K, active, 0.5 / (w_plus + w_minus)[active])
-            R = bank.products(v, active)
-            solved = np.stack([factor.solve(row) for row in R])
-            H += R @ solved.T
+            lower = lower_factor(K, active, 0.5 / (w_plus + w_minus)[active], np.float64)
+            ones = np.ones((1, len(active)))[: int(self.fit_intercept)]
+            R = np.vstack([bank.products(v, active), ones])
+            half = solve_triangular(lower, R.T, lower=True, check_finite=False)
+            products = half.T @ half
+            H += products[: len(H), : len(H)]
             if self.fit_intercept:
-                ones = factor.solve(np.ones(len(active)))
-                held = R @ ones
-                H -= np.outer(held, held) / ones.sum()
+                held = products[-1, :-1]
+                H -= np.outer(held, held) / products[-1, -1]
         return H
 
     def restrict(self, samples: NDArray[np.intp]) -> SquaredHinge:
