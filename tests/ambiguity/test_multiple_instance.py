@@ -263,6 +263,7 @@ def test_the_default_width_is_the_median_distance() -> None:
     assert median_gaussian(np.ones((5, 2))).gamma == 0.5
     mostly_equal = np.vstack([np.ones((9, 2)), np.zeros((1, 2))])
     assert np.isfinite(median_gaussian(mostly_equal).gamma)
+    assert median_gaussian(mostly_equal + 1e3).gamma == pytest.approx(median_gaussian(mostly_equal).gamma)
 
 
 def test_search_pickle_and_clone() -> None:

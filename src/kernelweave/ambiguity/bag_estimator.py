@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial.distance import pdist
 from sklearn.base import ClassifierMixin
+from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
@@ -25,6 +25,8 @@ Array = NDArray[np.float64]
 
 #: Instances, evenly spaced, whose distances stand for those of all.
 _MEDIAN_OF = 2000
+#: Squared distances below this share of the largest squared norm are rounding.
+_SAME = 1e-13
 
 
 def median_gaussian(X: NDArray, scale: float = 1.0) -> Gaussian:
@@ -41,8 +43,11 @@ def median_gaussian(X: NDArray, scale: float = 1.0) -> Gaussian:
     >>> median_gaussian(np.array([[0.0], [1.0], [2.0]])).gamma
     0.5
     """
-    rows = X[:: -(-len(X) // _MEDIAN_OF)]
-    distances = pdist(np.asarray(rows, dtype=np.float64))
+    rows = np.asarray(X[:: -(-len(X) // _MEDIAN_OF)], dtype=np.float64)
+    rows = rows - rows.mean(axis=0)  # what all rows share would drown small distances in rounding
+    squares = euclidean_distances(rows, squared=True)[~np.eye(len(rows), dtype=bool)]  # every pair twice
+    squares[squares <= _SAME * np.einsum("ij,ij->i", rows, rows).max()] = 0.0
+    distances = np.sqrt(squares)
     middle = float(np.median(distances)) if len(distances) else 0.0
     middle = middle or float(distances.mean() if len(distances) else 0.0) or 1.0  # most, or all, rows may be equal
     return Gaussian(gamma=0.5 / (scale * middle) ** 2)
