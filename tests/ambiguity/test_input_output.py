@@ -283,6 +283,7 @@ def narrow(**settings):
     return kw.InputOutputKernelClassifier(kernels=[kw.kernels.Gaussian(0.1), kw.kernels.Laplacian(0.3)], **settings)
 
 
+@pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning")  # the gap asked for is reached
 @pytest.mark.parametrize("margin", ["soft", "hard"])
 @pytest.mark.parametrize("how", ["per-kernel", "shared"])
 def test_moons(margin, how):

@@ -134,7 +134,7 @@ class InputOutputBase(BankReader):
         result = generate(store, oracle, machine, weights, targets, self._rules(), initial, self._reporter(name))
         best = result.saddle.best
         assert best is not None
-        if not result.saddle.converged:
+        if result.saddle.gap > self.tol:
             warnings.warn(
                 f"The weights{name and ' of ' + name} stopped at a relative duality gap of {result.saddle.gap:.2g}, "
                 f"short of {self.tol:.2g}.",
