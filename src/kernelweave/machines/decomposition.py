@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 
 #: As in ``_config.FASTMATH``, plus "no NaN": inputs are finite here, and maxima then become vector instructions.
 _FAST = {"reassoc", "contract", "nsz", "nnan"}
-_BLOCK = 256
+_BLOCK = 64
 #: A sample with this share of the largest gain is the one with it: computed again, a gain may differ by rounding.
 _AS_GOOD = 1 - 1e-6
 #: A sub-problem is copied out when it keeps less than this share of the samples: the copy costs about n^2 reads.

@@ -244,10 +244,8 @@ class WeightedProblem:
         return None
 
     def _point(self, v: Array, fitted: Array, intercept: float, w_plus: Array, w_minus: Array) -> Point:
-        if self.fit_intercept:
-            intercept = best_intercept(fitted, w_plus, w_minus, intercept)
-        loss, linear = hinge_loss(fitted, intercept, w_plus, w_minus), _linear(v, w_plus, w_minus)
-        return Point(v, intercept, fitted, linear, loss, 0.5 * float(v @ fitted))
+        intercept, *values = _best_values(v, fitted, w_plus, w_minus, self.fit_intercept, intercept)
+        return Point(v, intercept, fitted, *values)
 
     def _feasible(self, here: Point, w_plus: Array, w_minus: Array) -> Point:
         """The point with its duals on the right side of zero and summing to zero, by changes of few of them.
@@ -410,15 +408,11 @@ def _coordinate_rounds(K, ridge, signs, w_plus, w_minus, v, g, fit_intercept, b,
     while True:
         taken = coordinate_steps(K, diagonal, v, g, lower, upper, groups, between)
         steps += taken
-        square = 0.0
         for i in range(n):
             fitted[i] = signs[i] - g[i] - ridge[i] * v[i]
-            square += v[i] * fitted[i]
-        if fit_intercept:
-            b = _best_intercept(fitted, w_plus, w_minus, b)
-        loss = hinge_loss(fitted, b, w_plus, w_minus)
-        gap = square + loss - _linear(v, w_plus, w_minus)
-        if gap <= accuracy * (0.5 * square + loss) or taken == 0 or steps >= budget:
+        b, linear, loss, quadratic = _best_values(v, fitted, w_plus, w_minus, fit_intercept, b)
+        gap = quadratic + loss - (linear - quadratic)
+        if gap <= accuracy * (quadratic + loss) or taken == 0 or steps >= budget:
             return b, steps
 
 
@@ -431,6 +425,17 @@ def _is_feasible(v, w_plus, w_minus, balanced):
         total += v[i]
         size += abs(v[i])
     return not balanced or abs(total) <= 1e-13 * size
+
+
+@njit(cache=True, nogil=True)
+def _best_values(v, fitted, w_plus, w_minus, fit_intercept, b):
+    """The best bias, and with it the terms of the primal and the dual value: linear, loss, quadratic."""
+    if fit_intercept:
+        b = _best_intercept(fitted, w_plus, w_minus, b)
+    square = 0.0
+    for i in range(len(v)):
+        square += v[i] * fitted[i]
+    return b, _linear(v, w_plus, w_minus), hinge_loss(fitted, b, w_plus, w_minus), 0.5 * square
 
 
 @njit(cache=True, nogil=True)
