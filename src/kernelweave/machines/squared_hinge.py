@@ -100,7 +100,7 @@ class WeightedProblem:
     def __init__(self, K: NDArray, fit_intercept: bool = True) -> None:
         self.K = np.ascontiguousarray(K)
         self.fit_intercept = fit_intercept
-        self._block: tuple[NDArray[np.intp], NDArray] | None = None  # samples, and their kernel plus a ridge
+        self._copied: tuple[NDArray[np.intp], NDArray] | None = None  # samples, and their kernel plus a ridge
 
     def solve(self, w_plus: Array, w_minus: Array, start: Point | None = None, accuracy: float = 1e-9) -> Point:
         """Solve for one choice of weights.
@@ -170,42 +170,23 @@ class WeightedProblem:
     def _decompose(self, here: Point, w_plus: Array, w_minus: Array, accuracy: float) -> tuple[Point, int]:
         """Coordinate steps from a feasible point where every sample has one label only; and how many they were.
 
-        Then this is a hard-margin machine on ``K + diag(1 / 2w)``, whose gradient tells ``K v``.
+        Then this is a hard-margin machine on ``K + diag(1 / 2w)``.
         """
-        n = len(w_plus)
-        rows = np.flatnonzero(w_plus + w_minus)
+        n, rows = len(w_plus), np.flatnonzero(w_plus + w_minus)
         if len(rows) ** 2 > _USUAL_STEPS * (n - len(rows)):
             rows = np.arange(n)
-        plus, minus = w_plus[rows], w_minus[rows]
-        signs = np.sign(plus - minus)
-        K, ridge = self._with_ridge(
-            rows, np.where(signs == 0, 1.0, 0.5 / np.maximum(plus + minus, np.finfo(float).tiny))
-        )
-        v, here_v = here.coef[rows], here.coef[rows]
-        g = signs - here.fitted[rows] - ridge * v
-        budget, goal = _COORDINATE_STEPS * len(rows), max(accuracy, _FINE)
+        coef, fitted, goal = here.coef.copy(), here.fitted.copy(), max(accuracy, _FINE)
         b, steps = _coordinate_rounds(
-            K, ridge, signs, plus, minus, v, g, self.fit_intercept, here.intercept, goal, budget
+            self.K, rows, self._block(rows), w_plus, w_minus, coef, fitted, self.fit_intercept, here.intercept, goal
         )
-        coef, fitted = np.zeros(n), here.fitted.copy()
-        coef[rows] = v
-        if len(rows) < n:
-            moved = np.flatnonzero(v != here_v)
-            add_rows(self.K, rows[moved], (v - here_v)[moved], fitted)
-        fitted[rows] = signs - g - ridge * v
         return self._point(coef, fitted, b, w_plus, w_minus), steps
 
-    def _with_ridge(self, rows: NDArray[np.intp], ridge: Array) -> tuple[NDArray, Array]:
-        """The block of some samples with more on its diagonal, and how much more, which the precision of K rounds."""
-        if self._block is None or not np.array_equal(rows, self._block[0]):
-            block = np.empty((len(rows), len(rows)), dtype=self.K.dtype)
-            copy_block(self.K, rows, block)
-            self._block = rows, block
-        block = self._block[1]
-        own = self.K.diagonal()[rows].astype(np.float64)
-        diagonal = block.reshape(-1)[:: len(rows) + 1]
-        diagonal[:] = own + ridge
-        return block, diagonal - own
+    def _block(self, rows: NDArray[np.intp]) -> NDArray:
+        """A copy of the kernel of some samples, whose diagonal may have changed since."""
+        if self._copied is None or not np.array_equal(rows, self._copied[0]):
+            self._copied = rows, np.empty((len(rows), len(rows)), dtype=self.K.dtype)
+            copy_block(self.K, *self._copied)
+        return self._copied[1]
 
     # -- Newton's method ------------------------------------------------------------------------------------------
 
@@ -388,32 +369,45 @@ class SquaredHinge(Machine):
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "nnan"})
-def _coordinate_rounds(K, ridge, signs, w_plus, w_minus, v, g, fit_intercept, b, accuracy, budget):
-    """Rounds of steps on v and ``g = signs - K v`` until the gap is small beside the value; returns bias and steps.
+def _coordinate_rounds(K, rows, block, w_plus, w_minus, coef, fitted, fit_intercept, b, accuracy):
+    """Rounds of steps on the duals of some samples until the gap is small beside the value; returns bias and steps.
 
-    K has the ridge on its diagonal. Between rounds the gap is that of the squared hinge, which the hard margin's own
-    overstates.
+    With a sign y and a ridge ``1 / 2w`` a sample the gradient is ``g = y - K v - ridge * v``, which tells K v without
+    a product. Between rounds the gap is that of the squared hinge, which the hard margin's own overstates.
     """
-    n = len(v)
-    diagonal, fitted = np.empty(n), np.empty(n)
+    n = len(rows)
+    v, g, inner = np.empty(n), np.empty(n), np.empty(n)
+    y, ridge, diagonal = np.zeros(n), np.empty(n), np.empty(n)
     lower, upper = np.zeros(n), np.zeros(n)
-    for i in range(n):
-        diagonal[i] = K[i, i]
-        if signs[i] > 0:
-            upper[i] = np.inf
-        elif signs[i] < 0:
-            lower[i] = -np.inf
+    plus, minus = w_plus[rows], w_minus[rows]
+    for j in range(n):
+        i = rows[j]
+        if plus[j] > 0:
+            y[j], upper[j] = 1.0, np.inf
+        elif minus[j] > 0:
+            y[j], lower[j] = -1.0, -np.inf
+        own = np.float64(K[i, i])
+        block[j, j] = own + (0.5 / (plus[j] + minus[j]) if y[j] != 0 else 1.0)
+        diagonal[j] = block[j, j]  # rounded to the precision of the kernel, and with it the ridge
+        ridge[j], v[j] = diagonal[j] - own, coef[i]
+        g[j] = y[j] - fitted[i] - ridge[j] * v[j]
     groups = np.ones((1 if fit_intercept else 0, n), dtype=np.bool_)
-    steps, between = 0, max(n // 8, 50)
+    steps, between, budget = 0, max(n // 8, 50), _COORDINATE_STEPS * n
     while True:
-        taken = coordinate_steps(K, diagonal, v, g, lower, upper, groups, between)
+        taken = coordinate_steps(block, diagonal, v, g, lower, upper, groups, between)
         steps += taken
-        for i in range(n):
-            fitted[i] = signs[i] - g[i] - ridge[i] * v[i]
-        b, linear, loss, quadratic = _best_values(v, fitted, w_plus, w_minus, fit_intercept, b)
+        for j in range(n):
+            inner[j] = y[j] - g[j] - ridge[j] * v[j]
+        b, linear, loss, quadratic = _best_values(v, inner, plus, minus, fit_intercept, b)
         gap = quadratic + loss - (linear - quadratic)
         if gap <= accuracy * (quadratic + loss) or taken == 0 or steps >= budget:
-            return b, steps
+            break
+    if n < len(coef):
+        moved = np.flatnonzero(v != coef[rows])
+        add_rows(K, rows[moved], v[moved] - coef[rows[moved]], fitted)
+    coef[rows] = v
+    fitted[rows] = inner
+    return b, steps
 
 
 @njit(cache=True, nogil=True)
