@@ -99,25 +99,24 @@ class ColdSVC:
 
 
 def peer_turns(peer, hidden, p, update, deadline):
-    """Published turns at one temperature: p, the number of solves and the scores."""
-    solves = 0
+    """Published turns at one temperature: p and the scores."""
     while True:
         if time.process_time() > deadline:
             raise OutOfTime
         f = peer.scores(*(np.where(w > DUST * hidden.C, w, 0.0) for w in hidden.weights(p)))
         new = update(f)
         peer.solves += 1
-        solves += 1
         if np.abs(new - p).max() < Schedule().tol:
-            return new, solves, f
+            return new, f
         p = new
 
 
 def peer_anneal(peer, hidden, deadline):
     schedule, p, T = Schedule(), hidden.start(), 10 * hidden.C
     while True:
-        p, turns, f = peer_turns(peer, hidden, p, lambda f, T=T: hidden.probabilities(f, T), deadline)
-        if hidden.settled(p, f, turns == 1, schedule.entropy) or schedule.lowest * hidden.C > T:
+        last, (p, f) = p, peer_turns(peer, hidden, p, lambda f, T=T: hidden.probabilities(f, T), deadline)
+        stayed = np.abs(p - last).max() < Schedule().tol
+        if hidden.settled(p, f, stayed, schedule.entropy) or schedule.lowest * hidden.C > T:
             return
         T /= schedule.rate
 

@@ -190,6 +190,19 @@ def test_balance_lies_between_and_finds_the_instances() -> None:
     assert mean["balanced"]["instance"] < 0.5 * mean["cooled"]["instance"]
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_annealing_keeps_no_witness_that_it_has_given_up(seed: int) -> None:
+    """One on its way out would count as a witness if cooling ended too early, and cost far more than it should."""
+    bags, y, _ = toy(fraction=1.0, seed=seed)
+    cooled, turned = (fitted("witness", method, bags, y) for method in ("annealing", "alternation"))
+    assert cooled.objective_ <= 1.3 * turned.objective_
+    together = Bags(bags)
+    scores, kept = cooled.instance_scores(together), cooled.instance_labels_ == 1
+    loss = np.maximum(0, 1 - scores) ** 2
+    least = together.reduce(np.minimum, loss)[together.bag_of]
+    np.testing.assert_allclose(loss[kept], least[kept], atol=1e-3)
+
+
 def test_witnesses_find_bags_but_not_all_positives() -> None:
     """The more positives, the easier the bags and the more instances are missed; annealing changes little."""
     ways: dict[str, dict[str, Any]] = {

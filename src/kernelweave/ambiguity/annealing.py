@@ -33,6 +33,8 @@ _LARGE, _SHORTEST, _LONGEST = 0.95, 1e-3, 100.0
 _NOTHING = 1e-4
 #: Instances that keep more than this probability of being the witness are witnesses.
 WITNESS_PROBABILITY = 1e-3
+#: Probabilities that change by less than this from one temperature to the next are the same: small beside the last.
+_STAYED = 1e-4
 
 
 @dataclass(frozen=True)
@@ -122,12 +124,13 @@ def anneal(
     T, solves = schedule.initial * hidden.C, 1
     path: list[tuple[float, float, float, int]] = []
     while True:
-        p, point, turns = _settle(problem, hidden, schedule, T, point, accuracy)
+        last, (p, point, turns) = p, _settle(problem, hidden, schedule, T, point, accuracy)
         solves += turns
         path.append((T, float(hidden.entropy(p).sum()), hidden.free_energy(point, p, T), turns + (not path)))
         if report is not None:
             report(f"temperature {T:.3g}: entropy {path[-1][1]:.4g}, free energy {path[-1][2]:.6g}, {turns} solves")
-        if hidden.settled(p, point.scores, turns == 1, schedule.entropy) or schedule.lowest * hidden.C > T:
+        stayed = float(np.abs(p - last).max()) < _STAYED
+        if hidden.settled(p, point.scores, stayed, schedule.entropy) or schedule.lowest * hidden.C > T:
             return Outcome(p, point, solves, path, p)
         T /= schedule.rate
 
