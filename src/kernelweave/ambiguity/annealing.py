@@ -78,6 +78,7 @@ class Outcome:
     point : Point
         The solution for the weights of these probabilities.
     solves : int
+        Machines solved, and Newton steps.
     path : list of tuples
         Temperature, entropy, free energy and solves at the end of every temperature; of an alternation, 0, 0, the
         objective and 1 for every turn.

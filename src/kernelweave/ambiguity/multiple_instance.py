@@ -84,6 +84,7 @@ class MIClassifier(BagClassifier):
     temperature_path_ : structured array
         Temperature, entropy, free_energy and solves, a row a temperature; those of alternation have temperature zero.
     n_svm_solves_ : int
+        Machines solved, and Newton steps of annealing.
     kernel_names_, weights_, support_, dual_coef_, intercept_
         As in :class:`kernelweave.MKLClassifier`; rows are instances.
 

@@ -236,33 +236,10 @@ class WeightedProblem:
         v = here.coef
         if _is_feasible(v, w_plus, w_minus, self.fit_intercept):
             return here
-        fixed = np.where(((v > 0) & (w_plus == 0)) | ((v < 0) & (w_minus == 0)), 0.0, v)
-        if self.fit_intercept:
-            fixed = _balanced(fixed, w_plus, w_minus)
+        fixed = _made_feasible(v, w_plus, w_minus, self.fit_intercept)
         changed = np.flatnonzero(fixed != v)
         fitted = here.fitted + self.product(changed, (fixed - v)[changed])
         return self._point(fixed, fitted, here.intercept, w_plus, w_minus)
-
-
-def without_dust(w_plus: Array, w_minus: Array) -> tuple[Array, Array]:
-    """The weights, zero where they are too small to count."""
-    least = _DUST * max(float(w_plus.max(initial=0.0)), float(w_minus.max(initial=0.0)))
-    return np.where(w_plus > least, w_plus, 0.0), np.where(w_minus > least, w_minus, 0.0)
-
-
-def _balanced(v: Array, w_plus: Array, w_minus: Array) -> Array:
-    """Duals that sum to zero: the excess goes to one sample with room for it, or shrinks the heavier side."""
-    excess = float(v.sum())
-    moved = v - excess
-    room = np.where(w_plus * w_minus > 0, np.minimum(w_plus, w_minus), 0.0)
-    room = np.where(moved * v > 0, np.maximum(room, np.minimum(np.abs(v), np.abs(moved))), room)
-    best = int(room.argmax())
-    if room[best] >= abs(excess):
-        v[best] -= excess
-        v[best] -= v.sum()  # once more for the rounding
-        return v
-    heavy = v > 0 if excess > 0 else v < 0
-    return np.where(heavy, v * (1 - excess / v[heavy].sum()), v) if heavy.any() else v
 
 
 def best_intercept(fitted: Array, w_plus: Array, w_minus: Array, start: float = 0.0) -> float:
@@ -408,6 +385,53 @@ def _coordinate_rounds(K, rows, block, w_plus, w_minus, coef, fitted, fit_interc
     coef[rows] = v
     fitted[rows] = inner
     return b, steps
+
+
+@njit(cache=True, nogil=True)
+def without_dust(w_plus, w_minus):
+    """The weights, zero where they are too small to count."""
+    plus, minus, largest = w_plus.copy(), w_minus.copy(), 0.0
+    for i in range(len(plus)):
+        largest = max(largest, plus[i], minus[i])
+    for i in range(len(plus)):
+        if plus[i] <= _DUST * largest:
+            plus[i] = 0.0
+        if minus[i] <= _DUST * largest:
+            minus[i] = 0.0
+    return plus, minus
+
+
+@njit(cache=True, nogil=True)
+def _made_feasible(v, w_plus, w_minus, balanced):
+    """Duals without those on the wrong side of zero; if they are to sum to zero, one or few of them change for it.
+
+    The excess goes to the sample with most room for it, of both weights or on the side where it is, or if none has
+    enough it shrinks the heavier side.
+    """
+    fixed, excess = v.copy(), 0.0
+    for i in range(len(v)):
+        if (v[i] > 0 and w_plus[i] == 0) or (v[i] < 0 and w_minus[i] == 0):
+            fixed[i] = 0.0
+        excess += fixed[i]
+    if not balanced:
+        return fixed
+    best, most, heavy = 0, -1.0, 0.0
+    for i in range(len(v)):
+        moved, room = fixed[i] - excess, min(w_plus[i], w_minus[i])
+        if moved * fixed[i] > 0:
+            room = max(room, min(abs(fixed[i]), abs(moved)))
+        if room > most:
+            best, most = i, room
+        if fixed[i] * excess > 0:
+            heavy += fixed[i]
+    if most >= abs(excess):
+        fixed[best] -= excess
+        fixed[best] -= np.sum(fixed)  # once more for the rounding
+    elif heavy != 0:
+        for i in range(len(v)):
+            if fixed[i] * excess > 0:
+                fixed[i] *= 1 - excess / heavy
+    return fixed
 
 
 @njit(cache=True, nogil=True)
