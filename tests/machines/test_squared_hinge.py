@@ -209,7 +209,7 @@ def test_best_intercept_is_the_minimum() -> None:
     rng = np.random.default_rng(3)
     for _ in range(20):
         fitted, plus, minus = rng.standard_normal(12) * 3, *rng.uniform(0, 1, (2, 12))
-        b = best_intercept(fitted, plus, minus, start=float(rng.uniform(-20, 20)))
+        b = best_intercept(fitted, plus, minus, float(rng.uniform(-20, 20)))
         f = fitted + np.array([b - 1e-4, b, b + 1e-4])[:, None]
         values = (plus * np.maximum(0, 1 - f) ** 2 + minus * np.maximum(0, 1 + f) ** 2).sum(axis=1)
         assert values[1] == values.min()

@@ -242,18 +242,6 @@ class WeightedProblem:
         return self._point(fixed, fitted, here.intercept, w_plus, w_minus)
 
 
-def best_intercept(fitted: Array, w_plus: Array, w_minus: Array, start: float = 0.0) -> float:
-    """The bias that minimises the loss of given scores without one, by Newton's method inside a bracket.
-
-    Parameters
-    ----------
-    fitted, w_plus, w_minus : arrays of shape (n_samples,)
-    start : float
-        A guess. Where many values are best (one class only), the first that is found from there.
-    """
-    return _best_intercept(fitted, w_plus, w_minus, start)
-
-
 @dataclass
 class SquaredHinge(Machine):
     """Support vector machine with the squared hinge loss, with or without a bias.
@@ -449,7 +437,7 @@ def _is_feasible(v, w_plus, w_minus, balanced):
 def _best_values(v, fitted, w_plus, w_minus, fit_intercept, b):
     """The best bias, and with it the terms of the primal and the dual value: linear, loss, quadratic."""
     if fit_intercept:
-        b = _best_intercept(fitted, w_plus, w_minus, b)
+        b = best_intercept(fitted, w_plus, w_minus, b)
     square = 0.0
     for i in range(len(v)):
         square += v[i] * fitted[i]
@@ -457,7 +445,11 @@ def _best_values(v, fitted, w_plus, w_minus, fit_intercept, b):
 
 
 @njit(cache=True, nogil=True)
-def _best_intercept(fitted, w_plus, w_minus, b):
+def best_intercept(fitted, w_plus, w_minus, b):
+    """The bias that minimises the loss of given scores without one, by Newton's method inside a bracket, from a guess.
+
+    Where many values are best (one class only), it is the first that is found from there.
+    """
     low, high, last = -np.inf, np.inf, np.inf
     for _ in range(200):
         slope, pull = 0.0, 0.0
