@@ -92,6 +92,16 @@ def test_a_model_that_falls_for_ever_is_followed_downhill_and_said_to_be() -> No
     assert residual @ (move.fitted + move.intercept) > 0
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_a_loss_that_is_flat_everywhere_leaves_nothing_of_the_duals(fit_intercept: bool) -> None:
+    K, duals = kernel(), np.random.default_rng(1).standard_normal(60)
+    duals -= duals.mean()
+    nothing = np.zeros(60)
+    move = newton_move(K, -duals, Bend.diagonal(nothing), Factor.at(K, nothing), fit_intercept)
+    np.testing.assert_allclose(move.coef, -duals, atol=1e-12)
+    assert move.intercept == 0.0
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_ridge_grows_where_rounding_costs_definiteness(dtype: type) -> None:
     """A singular matrix without a ridge has no factor; with a small one it is still nearly the matrix."""

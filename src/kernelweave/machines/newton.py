@@ -82,7 +82,8 @@ class Factor:
 
 def lower_factor(K: NDArray, samples: NDArray[np.intp], ridge: Array, dtype: type) -> NDArray:
     """Cholesky factor of ``K_SS + diag(ridge)``; where rounding cost definiteness the ridge grows until it succeeds."""
-    lost, least = 0.0, (1e-7 if dtype is np.float64 else 1e-6) * float(K.diagonal()[samples].mean())
+    size = float(K.diagonal()[samples].sum()) / max(len(samples), 1)
+    lost, least = 0.0, (1e-7 if dtype is np.float64 else 1e-6) * size
     block = np.empty((len(samples), len(samples)), dtype=K.dtype)
     with blas_threads(len(samples)):
         for _ in range(8):
@@ -207,7 +208,7 @@ def _precondition(K, known, ones, unknown, r, bias, v, f):
     for j in range(len(samples)):
         x[j] = r[samples[j]] * ridge[j] - f[samples[j]]
     _back_and_forth(U, x)
-    b = (_sum(x) + _sum(r[away])) / _sum(ones) if bias else 0.0
+    b = (_sum(x) + _sum(r[away])) / _sum(ones) if bias and len(samples) > 0 else 0.0
     for j in range(len(samples)):
         v[samples[j]] = x[j] - b * ones[j]
     f += b
