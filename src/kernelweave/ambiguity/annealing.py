@@ -161,15 +161,19 @@ def _settle(
     """
     here = _place(hidden, T, point)
     for steps in range(1, _MAX_TURNS + 1):
-        before = here.p
-        here = _newton(problem, hidden, T, here, accuracy) or _place(
-            hidden, T, problem.solve(*hidden.weights(before), here.point, accuracy)
-        )
-        if np.abs(here.p - before).max() < schedule.tol:
+        before, here = here, _newton(problem, hidden, T, here, accuracy) or _turn(problem, hidden, T, here, accuracy)
+        if np.abs(here.p - before.p).max() < schedule.tol:
             certified = problem.certify(here.point, *hidden.weights(here.p))
             if certified.gap <= accuracy * abs(certified.primal):
                 return here.p, certified, steps
+            if here.value >= before.value:  # no step gains anything any more
+                break
     return here.p, problem.solve(*hidden.weights(here.p), here.point, accuracy), steps
+
+
+def _turn(problem: WeightedProblem, hidden: Hidden, T: float, here: _Place, accuracy: float) -> _Place:
+    """The machine for the probabilities, then the probabilities for it."""
+    return _place(hidden, T, problem.solve(*hidden.weights(here.p), here.point, accuracy))
 
 
 def _newton(problem: WeightedProblem, hidden: Hidden, T: float, here: _Place, accuracy: float) -> _Place | None:
