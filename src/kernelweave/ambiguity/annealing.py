@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..machines.newton import Move
-from ..machines.squared_hinge import Point, WeightedProblem, hinge_loss, without_dust
+from ..machines.squared_hinge import Point, WeightedProblem, asked_duals, hinge_loss, without_dust
 from .hidden import Hidden
 
 Array = NDArray[np.float64]
@@ -184,7 +184,7 @@ def _newton(problem: WeightedProblem, hidden: Hidden, T: float, here: _Place, ac
     """
     point, f = here.point, here.point.scores
     w_plus, w_minus = without_dust(*hidden.weights(here.p))
-    residual = 2 * (w_plus * np.maximum(0, 1 - f) - w_minus * np.maximum(0, 1 + f)) - point.coef
+    residual = asked_duals(f, w_plus, w_minus) - point.coef
     bend = hidden.bend(f, here.p, T, w_plus, w_minus)
     move, factor = problem.newton(residual, bend, point.factor, _NOTHING * accuracy * abs(here.point.primal))
     point = replace(point, factor=factor)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from ..machines.newton import Bend
-from ..machines.squared_hinge import Point, WeightedProblem
+from ..machines.squared_hinge import Point, WeightedProblem, second_derivatives
 from .bags import Bags
 
 Array = NDArray[np.float64]
@@ -121,7 +121,7 @@ class Hidden(ABC):
         the slope s of the loss in p, and q, what p responds to a push by, by the rank-one terms and diagonal of
         ``q s^2 - strength (q s)(q s)'``.
         """
-        bound = 2 * (np.where(f < 1, w_plus, 0.0) + np.where(f > -1, w_minus, 0.0))
+        bound = second_derivatives(f, w_plus, w_minus)
         slope, response, strength = self._response(f[self.rows], p[self.rows], T)
         along = np.where(bound[self.rows] > 0, slope * response, 0.0)
         own = bound.copy()

@@ -31,7 +31,7 @@ from .._config import in_threads, parallel_loop
 Array = NDArray[np.float64]
 
 #: As in ``_config.FASTMATH``, plus "no NaN": inputs are finite here, and maxima then become vector instructions.
-_FAST = {"reassoc", "contract", "nsz", "nnan"}
+NO_NANS = {"reassoc", "contract", "nsz", "nnan"}
 _BLOCK = 64
 #: A sample with this share of the largest gain is the one with it: computed again, a gain may differ by rounding.
 _AS_GOOD = 1 - 1e-6
@@ -260,7 +260,7 @@ def _run(K: NDArray, problem: BoxDual, v: Array, g: Array, budget: int) -> int:
 # --- compiled loops -------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, fastmath=NO_NANS)
 def _subtract_rows(K, rows, v, g):
     """g -= K[rows]' v[rows]: whole rows, so that memory is read in order."""
     for r in range(len(rows)):
@@ -273,6 +273,7 @@ def _subtract_rows(K, rows, v, g):
 
 @njit(cache=True, nogil=True)
 def copy_block(K, samples, out):
+    """``out = K[samples][:, samples]``, in the precision of `out`."""
     for a in range(len(samples)):
         row = K[samples[a]]
         for b in range(len(samples)):
@@ -295,7 +296,7 @@ _larger: Any = intrinsic(_emit_larger)
 # Blocks are taken as slices: an index that provably starts at zero needs no wrap-around test, so the loops vectorise.
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, fastmath=NO_NANS)
 def _move_and_scan(g, t, row_i, row_j, up, low, tops, bottoms):
     """g -= t (row_i - row_j); in the same pass, per group, the block maxima of what can go up and (negated) down."""
     block = 0
@@ -315,7 +316,7 @@ def _move_and_scan(g, t, row_i, row_j, up, low, tops, bottoms):
         block += 1
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, fastmath=NO_NANS)
 def _widest(g, up, tops, bottoms):
     """Group with the largest violation, its steepest sample and that violation (0 if none)."""
     group, i, widest, top = 0, -1, 0.0, 0.0
@@ -332,7 +333,7 @@ def _widest(g, up, tops, bottoms):
     return group, i, top, widest
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, fastmath=NO_NANS)
 def _gain(row, diagonal, g, low, top, own, k):
     """What moving sample k down against the steepest one gains: (top - g_k)^2 / (K_ii + K_kk - 2 K_ik)."""
     drop = _larger(np.float32(top - g[k] - low[k]), np.float32(0.0))
@@ -340,7 +341,7 @@ def _gain(row, diagonal, g, low, top, own, k):
     return drop * drop / curve
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, fastmath=NO_NANS)
 def _partner(row, diagonal, g, low, top, own):
     """Second-order choice of the partner: largest gain, in float32 because a choice needs no more."""
     best, where = np.float32(0.0), -1
@@ -361,7 +362,7 @@ def _partner(row, diagonal, g, low, top, own):
     return where
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, fastmath=NO_NANS)
 def _pair_steps(K, diagonal, v, g, lower, upper, up, low, tops, bottoms, budget):
     """Sequential minimal optimisation: the steepest sample goes up, its best partner in the same group down."""
     _move_and_scan(g, 0.0, K[0], K[0], up, low, tops, bottoms)
@@ -383,14 +384,14 @@ def _pair_steps(K, diagonal, v, g, lower, upper, up, low, tops, bottoms, budget)
     return budget
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, fastmath=NO_NANS)
 def _clipped_gain(g, inverse, v, lower, upper, k):
     """Twice what the Newton step of sample k, clipped to its box, gains."""
     move = -_larger(-_larger(g[k] * inverse[k], lower[k] - v[k]), v[k] - upper[k])
     return move * (2.0 * g[k] - move / inverse[k])
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, fastmath=NO_NANS)
 def _move_and_choose(g, t, row, inverse, v, lower, upper):
     """g -= t row; in the same pass the block whose best clipped Newton step gains most, then the sample in it."""
     best, where = 0.0, -1
@@ -414,7 +415,7 @@ def _move_and_choose(g, t, row, inverse, v, lower, upper):
     return pick
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, fastmath=NO_NANS)
 def _single_steps(K, inverse_diagonal, v, g, lower, upper, budget):
     """Coordinate ascent without a bias: the sample whose clipped Newton step gains most."""
     i = _move_and_choose(g, 0.0, K[0], inverse_diagonal, v, lower, upper)
@@ -430,7 +431,7 @@ def _single_steps(K, inverse_diagonal, v, g, lower, upper, budget):
     return budget
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, fastmath=NO_NANS)
 def coordinate_steps(K, diagonal, v, g, lower, upper, groups, budget):
     """Up to `budget` coordinate steps, in pairs where sums are kept; returns how many were taken."""
     n_groups, n = groups.shape
@@ -446,7 +447,7 @@ def coordinate_steps(K, diagonal, v, g, lower, upper, groups, budget):
     return _pair_steps(K, diagonal.astype(np.float32), v, g, lower, upper, up, low, tops, bottoms, budget)
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, fastmath=NO_NANS)
 def _balance(values, weights, need):
     """The smallest value up to which the weights add up to `need`, by three-way quickselect; reorders both arrays.
 
@@ -488,7 +489,7 @@ def _balance(values, weights, need):
     return 0.5 * (pivot + np.min(values[j:]))  # all that follows is larger
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, fastmath=NO_NANS)
 def _certify(v, g, lower, upper, groups, multipliers):
     """The exact gap; fills in the multipliers that attain it. Samples whose box is a point have no say in them."""
     shifted = g.copy()
@@ -512,7 +513,7 @@ def _certify(v, g, lower, upper, groups, multipliers):
     return gap
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, fastmath=NO_NANS)
 def _feasible(v, like, lower, upper, groups):
     """See :meth:`BoxDual.feasible`."""
     size = 0.0
@@ -529,7 +530,7 @@ def _feasible(v, like, lower, upper, groups):
     return True
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, fastmath=NO_NANS)
 def _rescale(linear, lower, upper, v, g):
     """Take the best multiple of v in the box: when a kernel is replaced by another, its scale is the first to change.
 
@@ -551,7 +552,7 @@ def _rescale(linear, lower, upper, v, g):
         g[i] = linear[i] - t * (linear[i] - g[i])
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, fastmath=NO_NANS)
 def _tolerated(diagonal, linear, v, g, gap, accuracy):
     """The absolute gap that `accuracy` allows, relative to the primal value."""
     value, own, some = gap, 0.0, False
@@ -563,7 +564,7 @@ def _tolerated(diagonal, linear, v, g, gap, accuracy):
     return max(accuracy * abs(value), 0.0 if some else 1e-12 * own)
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, fastmath=NO_NANS)
 def _ascend(K, diagonal, linear, lower, upper, groups, v, g, multipliers, accuracy, budget):
     """Scale v, then take steps until the gap is small beside the value, or the budget spent; returns gap and steps."""
     g[:] = linear
@@ -580,7 +581,7 @@ def _ascend(K, diagonal, linear, lower, upper, groups, v, g, multipliers, accura
         steps += taken
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, parallel=True)
+@njit(cache=True, nogil=True, fastmath=NO_NANS, parallel=True)
 def _ascend_all(K, diagonal, linear, lower, upper, groups, v, g, multipliers, accuracy, budget, gaps, steps, n_workers):
     """All problems; dealt out in turn, because neighbours (labels by frequency, say) cost alike."""
     for worker in prange(n_workers):

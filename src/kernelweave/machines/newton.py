@@ -22,10 +22,10 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.linalg import cholesky
 
+from .._config import FASTMATH
 from .base import Array, blas_threads
 from .decomposition import copy_block
 
-_FAST = {"reassoc", "contract", "nsz", "arcp"}
 #: A direction along which the model curves less than this share of its bound is not followed to its minimum; nor is one
 #: of which earlier directions leave less than this share, as the rest is mostly rounding.
 _FLAT, _NEW = 1e-9, 1e-6
@@ -84,11 +84,11 @@ def lower_factor(K: NDArray, samples: NDArray[np.intp], ridge: Array, dtype: typ
     """Cholesky factor of ``K_SS + diag(ridge)``; where rounding cost definiteness the ridge grows until it succeeds."""
     size = float(K.diagonal()[samples].sum()) / max(len(samples), 1)
     lost, least = 0.0, (1e-7 if dtype is np.float64 else 1e-6) * size
-    block = np.empty((len(samples), len(samples)), dtype=K.dtype)
+    block: NDArray = np.empty((len(samples), len(samples)), dtype=dtype)
     with blas_threads(len(samples)):
         for _ in range(8):
             copy_block(K, samples, block)
-            A: NDArray = block.astype(dtype, copy=False).T  # symmetric: laid out as LAPACK wants it
+            A = block.T  # symmetric: laid out as LAPACK wants it
             A[np.diag_indices(len(samples))] += (ridge + lost).astype(dtype)
             try:
                 return cholesky(A, lower=True, overwrite_a=True, check_finite=False)
@@ -136,7 +136,7 @@ def newton_move(
 # --- compiled loops -------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
 def add_rows(K, rows, x, out):
     """``out += x @ K[rows]``, four rows at a time: reads only those rows, whatever the precision of K."""
     n_rows, n = len(rows), len(out)
@@ -152,7 +152,7 @@ def add_rows(K, rows, x, out):
             out[i] += a * row[i]
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
 def _sum(a):
     """In double precision, whatever that of a."""
     total = 0.0
@@ -161,7 +161,7 @@ def _sum(a):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
 def _dot(a, b):
     total = 0.0
     for i in range(len(a)):
@@ -169,14 +169,14 @@ def _dot(a, b):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
 def _add(a, t, b):
     """a += t * b"""
     for i in range(len(a)):
         a[i] += t * b[i]
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
 def _back_and_forth(U, x):
     """Replace x by the solution y of ``U'U y = x``; rows of U are read in order."""
     n = len(x)
@@ -193,7 +193,7 @@ def _back_and_forth(U, x):
         x[i] = (x[i] - total) / U[i, i]
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
 def _precondition(K, known, ones, unknown, r, bias, v, f):
     """Write to v and f the duals and scores that solve the system for ``H = diag(D)``; returns the bias.
 
@@ -216,7 +216,7 @@ def _precondition(K, known, ones, unknown, r, bias, v, f):
     return b
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
 def _add_bent(H, x, out):
     """``out += H x``"""
     _, own, along, strength, members, starts, ends = H
@@ -232,7 +232,7 @@ def _add_bent(H, x, out):
                 out[i] += strength[g] * total * along[i]
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
 def _minimise(K, known, H, residual, bias, enough, coef, fitted):
     """Conjugate gradients; the step is added to coef and fitted.
 

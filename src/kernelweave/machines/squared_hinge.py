@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from .base import Array, Machine, Products, Solution, Values
-from .decomposition import coordinate_steps, copy_block
+from .decomposition import NO_NANS, coordinate_steps, copy_block
 from .newton import Bend, Factor, Move, add_rows, lower_factor, newton_move
 from .svm import SVM
 
@@ -123,11 +123,9 @@ class WeightedProblem:
             here, steps = self._decompose(best, w_plus, w_minus, accuracy)
             best = self._feasible(here, w_plus, w_minus)
         while best.gap > accuracy * abs(best.primal) and newton < _MAX_STEPS:
-            f = here.scores
-            pull, push = np.maximum(0, 1 - f) * w_plus, np.maximum(0, 1 + f) * w_minus
-            bend = Bend.diagonal(2 * (np.where(f < 1, w_plus, 0.0) + np.where(f > -1, w_minus, 0.0)))
-            residual, enough = 2 * (pull - push) - here.coef, 0.01 * accuracy * abs(here.primal)
-            old = factor
+            bend = Bend.diagonal(second_derivatives(here.scores, w_plus, w_minus))
+            residual = asked_duals(here.scores, w_plus, w_minus) - here.coef
+            enough, old = 0.01 * accuracy * abs(here.primal), factor
             move, factor = self.newton(residual, bend, factor, enough)
             reached = self._along(here, move, w_plus, w_minus)
             if reached is None and factor is old:  # too rough a step: one with a factor of this point
@@ -137,7 +135,7 @@ class WeightedProblem:
                 break
             here, newton, before = reached, newton + 1, best.gap
             best = self._feasible(here, w_plus, w_minus)
-            if best.gap > 0.5 * before:
+            if best.gap > 0.5 * before:  # Newton's method does better: the factor is in the way
                 factor = None
         return replace(best, steps=steps + newton, factor=factor)
 
@@ -147,9 +145,8 @@ class WeightedProblem:
         They are those of the point where it is a solution. Where it nearly is, duals of tiny weights may still be many
         times what they should be, which costs more of the dual value than they are worth.
         """
-        f = here.scores
         w_plus, w_minus = without_dust(w_plus, w_minus)
-        coef = 2 * (w_plus * np.maximum(0, 1 - f) - w_minus * np.maximum(0, 1 + f))
+        coef = asked_duals(here.scores, w_plus, w_minus)
         asked = self.start(coef, here.intercept)
         known = self._point(coef, asked.fitted, here.intercept, w_plus, w_minus)
         return replace(self._feasible(known, w_plus, w_minus), factor=here.factor)
@@ -240,6 +237,16 @@ class WeightedProblem:
         changed = np.flatnonzero(fixed != v)
         fitted = here.fitted + self.product(changed, (fixed - v)[changed])
         return self._point(fixed, fitted, here.intercept, w_plus, w_minus)
+
+
+def asked_duals(f: Array, w_plus: Array, w_minus: Array) -> Array:
+    """The signed duals that belong to scores at a solution: the slopes of the losses, negated."""
+    return 2 * (w_plus * np.maximum(0, 1 - f) - w_minus * np.maximum(0, 1 + f))
+
+
+def second_derivatives(f: Array, w_plus: Array, w_minus: Array) -> Array:
+    """Those of the losses in the scores: twice the weights of the active ones."""
+    return 2 * (np.where(f < 1, w_plus, 0.0) + np.where(f > -1, w_minus, 0.0))
 
 
 @dataclass
@@ -333,7 +340,7 @@ class SquaredHinge(Machine):
 # --- compiled loops -------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "nnan"})
+@njit(cache=True, nogil=True, fastmath=NO_NANS)
 def _coordinate_rounds(K, rows, block, w_plus, w_minus, coef, fitted, fit_intercept, b, accuracy):
     """Rounds of steps on the duals of some samples until the gap is small beside the value; returns bias and steps.
 
