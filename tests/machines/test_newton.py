@@ -108,8 +108,10 @@ def test_the_ridge_grows_where_rounding_costs_definiteness(dtype: type) -> None:
     X = np.random.default_rng(0).standard_normal((30, 3))
     K = (X @ X.T).astype(dtype)
     samples = np.arange(0, 30, 2)
-    lower = lower_factor(K, samples, np.zeros(15), dtype)
-    np.testing.assert_allclose(lower @ lower.T, K[np.ix_(samples, samples)], atol=2e-3 * float(K.diagonal().max()))
+    lower, ridge = lower_factor(K, samples, np.zeros(15), dtype)
+    size = float(K.diagonal().max())
+    np.testing.assert_allclose(lower @ lower.T, K[np.ix_(samples, samples)] + np.diag(ridge), atol=3e-6 * size)
+    assert np.all((ridge > 0) & (ridge < 2e-3 * size))
 
 
 def test_refuses_kernels_that_are_far_from_definite() -> None:

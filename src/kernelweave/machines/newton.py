@@ -9,7 +9,8 @@ around a point. Where the loss L has the gradient d and the second derivatives H
 H is diagonal plus a rank-one term a group of samples, and need not be definite. Conjugate gradients find the step;
 their preconditioner solves it for ``H = diag(D)``, by a Cholesky factor of ``K_SS + diag(1 / D)`` in single precision,
 where S are the samples of which D is not zero. D bounds the second derivatives, of this point or of an earlier one: a
-factor serves for many steps. As it is rough, directions are made orthogonal to all earlier ones.
+factor serves for many steps. As it is rough, directions are made orthogonal to all earlier ones. The solution tells the
+scores of S, too, so that an iteration reads the factor only; the kernel is read once a step, for exact scores.
 """
 
 from __future__ import annotations
@@ -75,13 +76,16 @@ class Factor:
     def at(cls, K: NDArray, bound: Array) -> Factor:
         """The factor for the bound D of a point."""
         samples = np.flatnonzero(bound)
-        ridge = 1 / bound[samples]
+        lower, ridge = lower_factor(K, samples, 1 / bound[samples], np.float32)
         # the transpose of a lower triangle that is laid out by columns has its rows in order
-        return cls(samples, ridge, lower_factor(K, samples, ridge, np.float32).T)
+        return cls(samples, ridge, lower.T)
 
 
-def lower_factor(K: NDArray, samples: NDArray[np.intp], ridge: Array, dtype: type) -> NDArray:
-    """Cholesky factor of ``K_SS + diag(ridge)``; where rounding cost definiteness the ridge grows until it succeeds."""
+def lower_factor(K: NDArray, samples: NDArray[np.intp], ridge: Array, dtype: type) -> tuple[NDArray, Array]:
+    """Cholesky factor of ``K_SS + diag(ridge)``, and the ridge.
+
+    Where rounding cost definiteness the ridge grows until it succeeds.
+    """
     size = float(K.diagonal()[samples].sum()) / max(len(samples), 1)
     lost, least = 0.0, (1e-7 if dtype is np.float64 else 1e-6) * size
     block: NDArray = np.empty((len(samples), len(samples)), dtype=dtype)
@@ -91,7 +95,7 @@ def lower_factor(K: NDArray, samples: NDArray[np.intp], ridge: Array, dtype: typ
             A = block.T  # symmetric: laid out as LAPACK wants it
             A[np.diag_indices(len(samples))] += (ridge + lost).astype(dtype)
             try:
-                return cholesky(A, lower=True, overwrite_a=True, check_finite=False)
+                return cholesky(A, lower=True, overwrite_a=True, check_finite=False), ridge + lost
             except np.linalg.LinAlgError:
                 lost = max(100 * lost, least)
     raise np.linalg.LinAlgError("The kernel matrix is far from positive semi-definite: check the kernel.")
@@ -194,25 +198,28 @@ def _back_and_forth(U, x):
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
-def _precondition(K, known, ones, unknown, r, bias, v, f):
+def _precondition(K, known, ones, others, r, bias, v, f):
     """Write to v and f the duals and scores that solve the system for ``H = diag(D)``; returns the bias.
 
-    `ones` is the solution of the factored system for ones.
+    `ones` is the solution of the factored system for ones, `others` are the samples outside the factor that matter. The
+    scores of the factor's own samples follow from their equation ``v + D f = r``, without a product.
     """
     samples, ridge, U = known
     v[:], f[:] = 0.0, 0.0
-    away = np.flatnonzero(unknown & (r != 0))
-    v[away] = r[away]
-    add_rows(K, away, r[away], f)
+    v[others] = r[others]
+    add_rows(K, others, r[others], f)
     x = np.empty(len(samples), dtype=np.float32)
     for j in range(len(samples)):
         x[j] = r[samples[j]] * ridge[j] - f[samples[j]]
     _back_and_forth(U, x)
-    b = (_sum(x) + _sum(r[away])) / _sum(ones) if bias and len(samples) > 0 else 0.0
+    b = (_sum(x) + _sum(r[others])) / _sum(ones) if bias and len(samples) > 0 else 0.0
+    f[:] = 0.0
     for j in range(len(samples)):
-        v[samples[j]] = x[j] - b * ones[j]
-    f += b
-    add_rows(K, samples, v[samples], f)
+        i = samples[j]
+        v[i] = x[j] - b * ones[j]
+        f[i] = ridge[j] * (r[i] - v[i])
+    for i in others:
+        f[i] = b + _dot(K[i], v)
     return b
 
 
@@ -234,14 +241,15 @@ def _add_bent(H, x, out):
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
 def _minimise(K, known, H, residual, bias, enough, coef, fitted):
-    """Conjugate gradients; the step is added to coef and fitted.
+    """Conjugate gradients; the step is added to coef, and its product with K to fitted.
 
     Returns the step of the bias, the iterations, and whether the model curves in its direction. The functional that a
     direction (v, b) has in the metric of the model is ``A = v + H f``, as long as v sums to zero where there is a bias.
     """
     n, bound = len(residual), H[0]
-    r, unknown = residual.copy(), np.ones(n, dtype=np.bool_)
-    unknown[known[0]] = False
+    r, matter = residual.copy(), (residual != 0) | (bound > 0)
+    matter[known[0]] = False
+    others = np.flatnonzero(matter)
     ones = np.ones(len(known[0]), dtype=np.float32)
     _back_and_forth(known[2], ones)
     vs, fs, As = np.empty((_MAX_ITERATIONS, n)), np.empty((_MAX_ITERATIONS, n)), np.empty((_MAX_ITERATIONS, n))
@@ -249,7 +257,7 @@ def _minimise(K, known, H, residual, bias, enough, coef, fitted):
     intercept, total, taken, curved = 0.0, 0.0, 0, True
     for k in range(_MAX_ITERATIONS):
         v, f, A = vs[k], fs[k], As[k]
-        b = _precondition(K, known, ones, unknown, r, bias, v, f)
+        b = _precondition(K, known, ones, others, r, bias, v, f)
         A[:] = v
         _add_bent(H, f, A)
         before = _dot(f, A)
@@ -267,12 +275,12 @@ def _minimise(K, known, H, residual, bias, enough, coef, fitted):
         length = slope / curves[k] if curved else 1.0
         intercept += length * b
         _add(coef, length, v)
-        _add(fitted, length, f)
         _add(r, -length, A)
         gain = 0.5 * length * slope
         total += gain
         taken += 1
         if not curved or (k > 0 and gain <= max(enough, _FORCING * total)):
             break
-    fitted -= intercept
+    moved = np.flatnonzero(coef)
+    add_rows(K, moved, coef[moved], fitted)
     return intercept, taken, curved or k > 0

@@ -321,7 +321,7 @@ class SquaredHinge(Machine):
             active = np.flatnonzero(v)
             if len(active) == 0:
                 continue
-            lower = lower_factor(K, active, 0.5 / (w_plus + w_minus)[active], np.float64)
+            lower, _ = lower_factor(K, active, 0.5 / (w_plus + w_minus)[active], np.float64)
             ones = np.ones((1, len(active)))[: int(self.fit_intercept)]
             R = np.vstack([bank.products(v, active), ones])
             half = solve_triangular(lower, R.T, lower=True, check_finite=False)
