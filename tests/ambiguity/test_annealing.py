@@ -259,6 +259,16 @@ def test_it_may_begin_as_hot_as_one_likes() -> None:
 
 
 @each
+def test_pairs_begin_as_hot_as_one_likes(kind: str) -> None:
+    """Of two instances each has half a chance, no further from a decision than from none."""
+    X = np.random.default_rng(0).standard_normal((40, 2))
+    bags, positive = Bags(X, np.repeat(np.arange(20), 2)), np.arange(20) < 10
+    problem = WeightedProblem(np.exp(-0.5 * ((X[:, None] - X[None]) ** 2).sum(axis=2)))
+    outcome = anneal(problem, HIDDEN[kind](bags, positive), Schedule(initial=1e6))
+    assert outcome.path[-1][0] < 10.0
+
+
+@each
 @pytest.mark.parametrize("seed", range(3))
 def test_alternation_never_raises_its_objective(kind: str, seed: int) -> None:
     bags, positive, problem = toy(seed=seed)
@@ -324,9 +334,21 @@ def test_fractional_labels_stop_at_the_lowest_temperature() -> None:
     """A high cost of balance keeps labels undecided however cold it is."""
     bags, positive, problem = toy(10)
     hidden = InstanceLabels(bags, positive, 1.0, D=100.0, positive_fraction=0.45)
-    outcome = anneal(problem, hidden, Schedule(lowest=1e-3))
+    outcome = anneal(problem, hidden, Schedule(lowest=0.1))
     assert outcome.path[-1][1] > 0.1
-    assert outcome.path[-1][0] < 1e-3 <= outcome.path[-2][0]
+    assert outcome.path[-1][0] < 0.1 <= outcome.path[-2][0]
+
+
+def test_fractional_labels_that_stay_need_no_more_cooling() -> None:
+    """They are what they would be at the lowest temperature, which is far below."""
+    bags, positive, problem = toy(10)
+    hidden = InstanceLabels(bags, positive, 1.0, D=100.0, positive_fraction=0.45)
+    outcome = anneal(problem, hidden, Schedule())
+    T, entropy, *_ = outcome.path[-1]
+    assert entropy > 0.1
+    assert T > 1e-6
+    cold = anneal(problem, hidden, Schedule(initial=1e-8), p=outcome.p)
+    np.testing.assert_allclose(cold.p, outcome.p, atol=5e-3)
 
 
 @pytest.mark.parametrize(

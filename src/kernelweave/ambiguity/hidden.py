@@ -21,8 +21,9 @@ Array = NDArray[np.float64]
 
 #: Bags that expect no more than one positive, up to this, are held there.
 _ONE = 1e-9
-#: A temperature, in units of C, at which nothing but equal losses is undecided.
-_COLD = 1e-12
+#: A temperature, in units of C, at which nothing but equal losses is undecided; probabilities that differ by less than
+#: this from what they are there are not undecided because it is hot.
+_COLD, _DECIDED = 1e-12, 0.25
 
 
 class Hidden(ABC):
@@ -88,9 +89,11 @@ class Hidden(ABC):
     def entropy(self, p: Array) -> Array:
         """Entropies of the positive bags, in nats."""
 
-    @abstractmethod
     def settled(self, p: Array, f: Array, stayed: bool, entropy: float) -> bool:
-        """Whether cooling has nothing left to decide.
+        """Whether cooling has nothing left to decide: p stays, and would in the cold.
+
+        Its entropy need not vanish: several instances of the same loss stay witnesses, and a balance may split a label.
+        Where it is so hot that nothing is decided p stays, too, but far from what it would be in the cold.
 
         Parameters
         ----------
@@ -101,6 +104,7 @@ class Hidden(ABC):
         entropy : float
             What counts as none.
         """
+        return stayed and float(np.abs(self.probabilities(f, _COLD * self.C) - p).max()) < _DECIDED
 
     def highest(self, f: Array) -> NDArray[np.intp]:
         """Rows of the instances of highest score, one a positive bag."""
@@ -194,7 +198,7 @@ class InstanceLabels(Hidden):
         return -np.add.reduceat(xlogy(p, p) + xlogy(1 - p, 1 - p), self.starts)
 
     def settled(self, p: Array, f: Array, stayed: bool, entropy: float) -> bool:
-        return float(self.entropy(p).sum()) <= entropy
+        return float(self.entropy(p).sum()) <= entropy or super().settled(p, f, stayed, entropy)
 
     def penalty(self, p: Array) -> float:
         excess = np.add.reduceat(p[self.rows], self.starts) - (self.ends - self.starts) * self.positive_fraction
@@ -229,13 +233,6 @@ class Witnesses(Hidden):
     def entropy(self, p: Array) -> Array:
         p = p[self.rows]
         return -np.add.reduceat(xlogy(p, p), self.starts)
-
-    def settled(self, p: Array, f: Array, stayed: bool, entropy: float) -> bool:
-        """Several instances may stay witnesses, all of the same loss, so that their entropy does not vanish.
-
-        Where it is so hot that nothing is decided p stays, too, far from what it would be in the cold.
-        """
-        return stayed and float(np.abs(self.probabilities(f, _COLD * self.C) - p).max()) < 0.5
 
     def objective(self, point: Point) -> float:
         """The objective at the best witnesses of a solution."""
