@@ -172,7 +172,7 @@ def test_warm_start_from_the_solution_takes_no_step(machine: HingeMachine) -> No
 def test_warm_start_from_a_near_kernel_is_shorter(machine: HingeMachine) -> None:
     K, y = problem(300)
     near = machine.solve(K, y[:, None], accuracy=1e-6)
-    other = K + 0.001 * binary(300)[0][0]
+    other = K + 1e-6 * binary(300)[0][0]  # so near that its solution is nearly within the accuracy
     cold = machine.solve(other, y[:, None], accuracy=1e-6)
     warm = machine.solve(other, y[:, None], start=near, accuracy=1e-6)
     assert warm.primal == pytest.approx(cold.primal, rel=2e-6)
