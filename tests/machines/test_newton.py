@@ -83,6 +83,16 @@ def test_the_right_factor_needs_hardly_any_iterations() -> None:
     assert move.intercept == pytest.approx(intercept, abs=1e-6)
 
 
+def test_duals_of_samples_whose_loss_is_flat_vanish_altogether() -> None:
+    """Were they only nearly solved, later iterations and later steps would have to read their kernel rows again."""
+    K, bend = kernel(), bent(60)
+    residual = np.random.default_rng(3).standard_normal(60)
+    flat = np.flatnonzero(bend.bound == 0)
+    move = newton_move(K, residual, bend, Factor.at(K, bend.bound), True)
+    assert move.iterations > 2
+    np.testing.assert_array_equal(move.coef[flat], residual[flat])
+
+
 def test_a_model_that_falls_for_ever_is_followed_downhill_and_said_to_be() -> None:
     K, bound = kernel(), np.full(60, 2.0)
     bend = Bend.diagonal(bound)._replace(own=np.full(60, -50.0))

@@ -30,6 +30,8 @@ from .decomposition import copy_block
 #: A direction along which the model curves less than this share of its bound is not followed to its minimum; nor is one
 #: of which earlier directions leave less than this share, as the rest is mostly rounding.
 _FLAT, _NEW = 1e-9, 1e-6
+#: A full step in a direction gains something if the best length is above one half; this is safely so.
+_DOWNHILL = 0.6
 #: Conjugate gradients may leave this share of what a step can gain; the most iterations of a step.
 _FORCING, _MAX_ITERATIONS = 1e-3, 30
 
@@ -64,11 +66,12 @@ class Bend(NamedTuple):
 
 @dataclass
 class Factor:
-    """The preconditioner: samples S, 1 / D of them, and the upper Cholesky factor in single precision."""
+    """The preconditioner: samples S, 1 / D of them, the upper Cholesky factor, and the solution for ones by it."""
 
     samples: NDArray[np.intp]
     ridge: Array
     upper: NDArray[np.float32]
+    ones: NDArray[np.float32]
     #: Iterations that were spent since on systems it nearly fits.
     spent: int = 0
 
@@ -77,8 +80,10 @@ class Factor:
         """The factor for the bound D of a point."""
         samples = np.flatnonzero(bound)
         lower, ridge = lower_factor(K, samples, 1 / bound[samples], np.float32)
-        # the transpose of a lower triangle that is laid out by columns has its rows in order
-        return cls(samples, ridge, lower.T)
+        upper = lower.T  # of a triangle that is laid out by columns: its rows are in order
+        ones = np.ones(len(samples), dtype=np.float32)
+        _back_and_forth(upper, ones)
+        return cls(samples, ridge, upper, ones)
 
 
 def lower_factor(K: NDArray, samples: NDArray[np.intp], ridge: Array, dtype: type) -> tuple[NDArray, Array]:
@@ -132,7 +137,7 @@ def newton_move(
         Iterations end when one gains no more than this, or than a small share of all so far.
     """
     coef, fitted = np.zeros(len(K)), np.zeros(len(K))
-    known = (factor.samples, factor.ridge, factor.upper)
+    known = (factor.samples, factor.ridge, factor.upper, factor.ones)
     intercept, iterations, curved = _minimise(K, known, tuple(bend), residual, fit_intercept, enough, coef, fitted)
     return Move(coef, intercept, fitted, iterations, curved)
 
@@ -198,13 +203,13 @@ def _back_and_forth(U, x):
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
-def _precondition(K, known, ones, others, r, bias, v, f):
+def _precondition(K, known, others, r, bias, v, f):
     """Write to v and f the duals and scores that solve the system for ``H = diag(D)``; returns the bias.
 
-    `ones` is the solution of the factored system for ones, `others` are the samples outside the factor that matter. The
-    scores of the factor's own samples follow from their equation ``v + D f = r``, without a product.
+    `others` are the samples outside the factor that matter. The scores of the factor's own samples follow from their
+    equation ``v + D f = r``, without a product.
     """
-    samples, ridge, U = known
+    samples, ridge, U, ones = known
     v[:], f[:] = 0.0, 0.0
     v[others] = r[others]
     add_rows(K, others, r[others], f)
@@ -247,40 +252,43 @@ def _minimise(K, known, H, residual, bias, enough, coef, fitted):
     direction (v, b) has in the metric of the model is ``A = v + H f``, as long as v sums to zero where there is a bias.
     """
     n, bound = len(residual), H[0]
-    r, matter = residual.copy(), (residual != 0) | (bound > 0)
-    matter[known[0]] = False
+    r, matter, flat = residual.copy(), (residual != 0) | (bound > 0), (residual != 0) & (bound == 0)
+    matter[known[0]], flat[known[0]] = False, False
     others = np.flatnonzero(matter)
-    ones = np.ones(len(known[0]), dtype=np.float32)
-    _back_and_forth(known[2], ones)
     vs, fs, As = np.empty((_MAX_ITERATIONS, n)), np.empty((_MAX_ITERATIONS, n)), np.empty((_MAX_ITERATIONS, n))
     bs, curves = np.empty(_MAX_ITERATIONS), np.empty(_MAX_ITERATIONS)
-    intercept, total, taken, curved = 0.0, 0.0, 0, True
-    for k in range(_MAX_ITERATIONS):
-        v, f, A = vs[k], fs[k], As[k]
-        b = _precondition(K, known, ones, others, r, bias, v, f)
+    intercept, total, kept, taken, curved = 0.0, 0.0, 0, 0, True
+    while taken < _MAX_ITERATIONS:
+        v, f, A = vs[kept], fs[kept], As[kept]
+        b = _precondition(K, known, others, r, bias, v, f)
         A[:] = v
         _add_bent(H, f, A)
         before = _dot(f, A)
-        for j in range(k):
+        for j in range(kept):
             overlap = -_dot(f, As[j]) / curves[j]
             b += overlap * bs[j]
             _add(v, overlap, vs[j])
             _add(f, overlap, fs[j])
             _add(A, overlap, As[j])
-        bs[k], curves[k] = b, _dot(f, A)
-        curved = curves[k] > _FLAT * (_dot(f, v) + _dot(f, bound * f))
-        if k > 0 and (not curved or curves[k] < _NEW * before):
+        curve, slope = _dot(f, A), _dot(r, f)
+        bs[kept], curves[kept] = b, curve
+        curved = curve > _FLAT * (_dot(f, v) + _dot(f, bound * f))
+        if taken > 0 and (not curved or curve < _NEW * before):
             break
-        slope = _dot(r, f)
-        length = slope / curves[k] if curved else 1.0
+        length = slope / curve if curved else 1.0
+        if taken == 0 and length > _DOWNHILL and np.any(flat):
+            # where the loss is flat a full first step solves the system for good: those samples matter no more
+            length, others = 1.0, np.flatnonzero(matter & ~flat)
+        else:
+            kept += 1
+        gain = length * (slope - 0.5 * length * curve)
         intercept += length * b
         _add(coef, length, v)
         _add(r, -length, A)
-        gain = 0.5 * length * slope
         total += gain
         taken += 1
-        if not curved or (k > 0 and gain <= max(enough, _FORCING * total)):
+        if not curved or (taken > 1 and gain <= max(enough, _FORCING * total)):
             break
     moved = np.flatnonzero(coef)
     add_rows(K, moved, coef[moved], fitted)
-    return intercept, taken, curved or k > 0
+    return intercept, taken, curved or taken > 1

@@ -135,7 +135,7 @@ class WeightedProblem:
                 break
             here, newton, before = reached, newton + 1, best.gap
             best = self._feasible(here, w_plus, w_minus)
-            if best.gap > 0.5 * before:  # Newton's method does better: the factor is in the way
+            if best.gap > 0.5 * before and factor is old:  # Newton's method does better: the factor is in the way
                 factor = None
         return replace(best, steps=steps + newton, factor=factor)
 
