@@ -198,15 +198,32 @@ def test_the_free_energy_is_what_it_is_said_to_be_and_never_rises(kind: str) -> 
 
 
 @each
-def test_annealing_ends_each_temperature_where_turns_change_nothing(kind: str) -> None:
+@pytest.mark.parametrize(
+    "schedule",
+    [Schedule(initial=10.0, lowest=10.0), Schedule(initial=1.0, lowest=1.0), Schedule()],
+    ids=["hot", "warm", "whole"],
+)
+def test_annealing_ends_where_turns_change_nothing(kind: str, schedule: Schedule) -> None:
     bags, positive, problem = toy()
     hidden = HIDDEN[kind](bags, positive)
-    for initial in (10.0, 1.0):
-        outcome = anneal(problem, hidden, Schedule(initial=initial, lowest=initial), accuracy=1e-10)
-        again = problem.solve(*hidden.weights(outcome.p), accuracy=1e-10)
-        change = hidden.probabilities(again.scores, outcome.path[-1][0]) - outcome.p
-        assert np.abs(change).max() < 1e-3
-        assert sum(row[3] for row in outcome.path) == outcome.solves
+    outcome = anneal(problem, hidden, schedule, accuracy=1e-10)
+    assert outcome.point.gap <= 1e-10 * outcome.point.primal
+    again = problem.solve(*hidden.weights(outcome.p), accuracy=1e-10)
+    change = hidden.probabilities(again.scores, outcome.path[-1][0]) - outcome.p
+    assert np.abs(change).max() < 1e-3
+    assert sum(row[3] for row in outcome.path) == outcome.solves
+
+
+@each
+def test_temperatures_on_the_way_are_left_near_their_minimum(kind: str) -> None:
+    """Where nothing is decided yet there is one minimum, which turns at that temperature alone find, too."""
+    bags, positive, problem = toy()
+    hidden = HIDDEN[kind](bags, positive)
+    for T, entropy, value, _ in anneal(problem, hidden, Schedule()).path[:4]:
+        alone = anneal(problem, hidden, Schedule(initial=T / hidden.C, lowest=1.01 * T / hidden.C), accuracy=1e-10)
+        [(_, settled_entropy, least, _)] = alone.path
+        assert least - 1e-7 * abs(least) <= value <= least + 1e-2 * abs(least)
+        assert entropy == pytest.approx(settled_entropy, rel=0.02)
 
 
 @each

@@ -6,9 +6,10 @@ their entropy, which makes a problem without sharp choices, and cools down:
 
     at each temperature T   minimise over f   F(f) = min over p of  |f|^2 / 2 + losses(f, p) - T entropy(p)
 
-The best p at given scores is known in closed form, or by one root a bag (``hidden.py``), so that F has derivatives:
-Newton's method (``machines/newton.py``) finds its minimum from that of the last temperature in a few steps. The
-published method takes turns between f and p instead, which also lowers F, by less and less where labels are decided.
+The best p at given scores is known in closed form, or by one root a bag (``hidden.py``), so that F has derivatives, and
+Newton's method (``machines/newton.py``) follows its minimum. Temperatures on the way are left as soon as a step gains
+little, as the next one mends what is missing; the last is settled. The published method takes turns between f and p
+instead, which also lowers F, by less and less where labels are decided.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..machines.newton import Move
+from ..machines.newton import Bend, Move
 from ..machines.squared_hinge import Point, WeightedProblem, asked_duals, hinge_loss, without_dust
 from .hidden import Hidden
 
@@ -33,6 +34,10 @@ _LARGE, _SHORTEST, _LONGEST = 0.95, 1e-3, 100.0
 _NOTHING = 1e-4
 #: Instances that keep more than this probability of being the witness are witnesses.
 WITNESS_PROBABILITY = 1e-3
+#: Gap of the first solve, where temperatures of C and more are still to come: nothing is decided yet.
+_ROUGH = 0.1
+#: A temperature that is passed ends with a step that moves no probability by more, and gains no larger share.
+_NEAR, _LITTLE = 0.3, 3e-3
 #: Probabilities that change by less than this from one temperature to the next are the same: small beside the last.
 _STAYED = 1e-4
 
@@ -51,7 +56,7 @@ class Schedule:
     entropy : float
         Hidden labels whose total entropy (in nats) is below this are decided: cooling ends.
     tol : float
-        Largest change of a probability, in a step, that counts as none.
+        Largest change of a probability, in a step or a turn at the last temperature, that counts as none.
     """
 
     initial: float = 10.0
@@ -80,8 +85,8 @@ class Outcome:
     solves : int
         Machines solved, and Newton steps.
     path : list of tuples
-        Temperature, entropy, free energy and solves at the end of every temperature; of an alternation, 0, 0, the
-        objective and 1 for every turn.
+        Temperature, entropy, free energy and solves at the end of every temperature, the last one settled; of an
+        alternation, 0, 0, the objective and 1 for every turn.
     labels : array of shape (n_instances,)
         Zeros and ones that the solution is for; probabilities while they are not decided.
     """
@@ -114,24 +119,29 @@ def anneal(
     hidden : Hidden
     schedule : Schedule
     accuracy : float
-        Relative duality gap of every solve.
+        Relative duality gap at the end.
     p : array of shape (n_instances,), optional
         Probabilities to start from, instead of those of largest entropy.
     report : callable, optional
         Told a line at the end of every temperature.
     """
     p = hidden.start() if p is None else p
-    point = problem.solve(*hidden.weights(p), accuracy=accuracy)
     T, solves = schedule.initial * hidden.C, 1
+    point = problem.solve(*hidden.weights(p), accuracy=max(accuracy, _ROUGH * min(schedule.initial, 1.0)))
     path: list[tuple[float, float, float, int]] = []
     while True:
-        last, (p, point, turns) = p, _settle(problem, hidden, schedule, T, point, accuracy)
-        solves += turns
-        path.append((T, float(hidden.entropy(p).sum()), hidden.free_energy(point, p, T), turns + (not path)))
+        last = p
+        here, steps = _lower(problem, hidden, T, _place(hidden, T, point), accuracy, _NEAR, _LITTLE)
+        stayed = float(np.abs(here.p - last).max()) < _STAYED
+        ends = hidden.settled(here.p, here.point.scores, stayed, schedule.entropy) or schedule.lowest * hidden.C > T
+        if ends:
+            here, more = _settle(problem, hidden, T, here, accuracy, schedule.tol)
+            steps += more
+        p, point, solves = here.p, here.point, solves + steps
+        path.append((T, float(hidden.entropy(p).sum()), here.value, steps + (not path)))
         if report is not None:
-            report(f"temperature {T:.3g}: entropy {path[-1][1]:.4g}, free energy {path[-1][2]:.6g}, {turns} solves")
-        stayed = float(np.abs(p - last).max()) < _STAYED
-        if hidden.settled(p, point.scores, stayed, schedule.entropy) or schedule.lowest * hidden.C > T:
+            report(f"temperature {T:.3g}: entropy {path[-1][1]:.4g}, free energy {path[-1][2]:.6g}, {steps} solves")
+        if ends:
             return Outcome(p, point, solves, path, p)
         T /= schedule.rate
 
@@ -151,43 +161,65 @@ def _place(hidden: Hidden, T: float, point: Point) -> _Place:
     return _Place(point, p, hidden.free_energy(replace(point, loss=loss), p, T))
 
 
-def _settle(
-    problem: WeightedProblem, hidden: Hidden, schedule: Schedule, T: float, point: Point, accuracy: float
-) -> tuple[Array, Point, int]:
-    """Newton steps at one temperature until p stays; returns p, the solution, and the number of steps.
+def _lower(
+    problem: WeightedProblem, hidden: Hidden, T: float, here: _Place, accuracy: float, near: float, little: float
+) -> tuple[_Place, int]:
+    """Steps at one temperature until one moves no p by more than `near` and gains no larger share than `little`.
 
-    A step that would turn a probability around is not taken: it could decide a label otherwise than turns do. A turn is
-    taken in its place.
+    Returns where they end, and how many they were.
     """
-    here = _place(hidden, T, point)
-    for steps in range(1, _MAX_TURNS + 1):
-        before, here = here, _newton(problem, hidden, T, here, accuracy) or _turn(problem, hidden, T, here, accuracy)
-        if np.abs(here.p - before.p).max() < schedule.tol:
-            certified = problem.certify(here.point, *hidden.weights(here.p))
-            if certified.gap <= accuracy * abs(certified.primal):
-                return here.p, certified, steps
-            if here.value >= before.value:  # no step gains anything any more
-                break
-    return here.p, problem.solve(*hidden.weights(here.p), here.point, accuracy), steps
+    steps, goes_on = 0, True
+    while goes_on and steps < _MAX_TURNS:
+        steps, before, here = steps + 1, here, _step(problem, hidden, T, here, accuracy)
+        goes_on = np.abs(here.p - before.p).max() > near or before.value - here.value > little * abs(here.value)
+    return here, steps
 
 
-def _turn(problem: WeightedProblem, hidden: Hidden, T: float, here: _Place, accuracy: float) -> _Place:
-    """The machine for the probabilities, then the probabilities for it."""
+def _settle(
+    problem: WeightedProblem, hidden: Hidden, T: float, here: _Place, accuracy: float, tol: float
+) -> tuple[_Place, int]:
+    """Steps at one temperature until a whole turn changes no p; ends at the certified solution for that p."""
+    total = 0
+    while True:
+        here, steps = _lower(problem, hidden, T, here, accuracy, tol, accuracy)
+        total += steps
+        w = hidden.weights(here.p)
+        point = problem.certify(here.point, *w)
+        if point.gap > accuracy * abs(point.primal):
+            point = problem.solve(*w, here.point, accuracy)
+        turned = _place(hidden, T, point)
+        if np.abs(turned.p - here.p).max() < tol or turned.value >= here.value or total >= _MAX_TURNS:
+            return replace(here, point=point), total
+        here = turned
+
+
+def _step(problem: WeightedProblem, hidden: Hidden, T: float, here: _Place, accuracy: float) -> _Place:
+    """A Newton step on the free energy; if that fails, on the machine while p is held; if that fails, a whole turn.
+
+    A step that would turn a probability around fails: it could decide a label otherwise than turns do.
+    """
+    w_plus, w_minus = without_dust(*hidden.weights(here.p))
+    f = here.point.scores
+    residual = asked_duals(f, w_plus, w_minus) - here.point.coef
+    following = hidden.bend(f, here.p, T, w_plus, w_minus)
+    for bend in (following, Bend.diagonal(following.bound)):
+        reached = _newton(problem, hidden, T, here, residual, bend, accuracy)
+        if reached is not None:
+            return reached
     return _place(hidden, T, problem.solve(*hidden.weights(here.p), here.point, accuracy))
 
 
-def _newton(problem: WeightedProblem, hidden: Hidden, T: float, here: _Place, accuracy: float) -> _Place | None:
-    """Where a Newton step on the free energy leads to, or its first half, quarter, ... that lowers it.
+def _newton(
+    problem: WeightedProblem, hidden: Hidden, T: float, here: _Place, residual: Array, bend: Bend, accuracy: float
+) -> _Place | None:
+    """Where a Newton step leads to, or its first half, quarter, ... that lowers the free energy.
 
     Where the free energy does not curve upwards in its direction, the step is doubled instead, while that lowers it.
     None if the step is too long to be trusted, or none of its parts lowers anything.
     """
-    point, f = here.point, here.point.scores
-    w_plus, w_minus = without_dust(*hidden.weights(here.p))
-    residual = asked_duals(f, w_plus, w_minus) - point.coef
-    bend = hidden.bend(f, here.p, T, w_plus, w_minus)
-    move, factor = problem.newton(residual, bend, point.factor, _NOTHING * accuracy * abs(here.point.primal))
-    point = replace(point, factor=factor)
+    point = here.point
+    enough = _NOTHING * accuracy * abs(point.primal)
+    move, point.factor = problem.newton(residual, bend, point.factor, enough)  # the factor serves the next try, too
     reached = _place(hidden, T, _moved(point, move, 1.0))
     if np.abs(reached.p - here.p).max() > _LARGE:
         return None
