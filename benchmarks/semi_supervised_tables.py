@@ -33,7 +33,7 @@ from kernelweave.ambiguity.bags import BagKFold, Bags
 from kernelweave.ambiguity.input_output import FOUR_KERNELS, best_threshold, largest
 from kernelweave.kernels import Mean
 
-SETS = ("g241c", "g241n", "digit1", "coil2", "bci", "g50c", "text1")
+SETS = ("g241c", "g241n", "digit1", "coil2", "bci", "coil", "g50c", "text1")
 BAG_SETS = ("musk1", "elephant", "tiger")
 PAIRS = ((3, 8), (1, 7), (2, 7), (8, 9), (4, 9), (5, 6))
 CAPS = (1.05, 1.2, 1.5, 2.0, 3.0, 6.0)
@@ -89,7 +89,13 @@ def load_ssl(data, name):
         parts = (arrays["X_data"], arrays["X_indices"], arrays["X_indptr"])
         X = csr_matrix(parts, shape=arrays["X_shape"]).toarray().astype(np.float64)
     splits = {int(key.split("_")[1]): value for key, value in arrays.items() if key.startswith("labeled_")}
-    return X, (arrays["y"] > 0).astype(int), splits
+    return X, np.unique(arrays["y"], return_inverse=True)[1], splits
+
+
+def balance_of(y):
+    """The true share of the positive class, or of several classes each."""
+    shares = np.bincount(y) / len(y)
+    return shares[1] if len(shares) == 2 else dict(enumerate(shares.tolist()))
 
 
 def candidates_of(model):
@@ -109,7 +115,7 @@ def few_labels(data, arguments, write, make):
                 few = np.full(len(y), -1)
                 few[rows[split]] = y[rows[split]]
                 hidden = few < 0
-                for method, (model, alone) in make(X, y[hidden].mean()).items():
+                for method, (model, alone) in make(X, balance_of(y[hidden])).items():
                     key = {"set": name, "labels": n_labelled, "split": split, "method": method}
                     if write.has(key):
                         continue
