@@ -155,10 +155,16 @@ class _Place:
     value: float
 
 
-def _place(hidden: Hidden, T: float, point: Point) -> _Place:
-    p = hidden.probabilities(point.scores, T)
-    loss = hinge_loss(point.fitted, point.intercept, *hidden.weights(p))
-    return _Place(point, p, hidden.free_energy(replace(point, loss=loss), p, T))
+def _place(hidden: Hidden, T: float, point: Point, move: Move | None = None, share: float = 1.0) -> _Place:
+    """The place of a point, or of where a share of a move leads to from there."""
+    coef, intercept, fitted = point.coef, point.intercept, point.fitted
+    if move is not None:
+        coef, fitted = coef + share * move.coef, fitted + share * move.fitted
+        intercept += share * move.intercept
+    p = hidden.probabilities(fitted + intercept, T)
+    loss, quadratic = hinge_loss(fitted, intercept, *hidden.weights(p)), 0.5 * float(coef @ fitted)
+    point = Point(coef, intercept, fitted, 0.0, loss, quadratic, factor=point.factor)
+    return _Place(point, p, hidden.free_energy(point, p, T))
 
 
 def _lower(
@@ -220,7 +226,7 @@ def _newton(
     point = here.point
     enough = _NOTHING * accuracy * abs(point.primal)
     move, point.factor = problem.newton(residual, bend, point.factor, enough)  # the factor serves the next try, too
-    reached = _place(hidden, T, _moved(point, move, 1.0))
+    reached = _place(hidden, T, point, move)
     if np.abs(reached.p - here.p).max() > _LARGE:
         return None
     if not move.curved:
@@ -230,7 +236,7 @@ def _newton(
         share *= 0.5
         if share < _SHORTEST:
             return None
-        reached = _place(hidden, T, _moved(point, move, share))
+        reached = _place(hidden, T, point, move, share)
     return reached
 
 
@@ -239,14 +245,8 @@ def _doubled(hidden: Hidden, T: float, here: _Place, reached: _Place, point: Poi
     best, share = here, 1.0
     while reached.value < best.value and share < _LONGEST:
         share *= 2
-        best, reached = reached, _place(hidden, T, _moved(point, move, share))
+        best, reached = reached, _place(hidden, T, point, move, share)
     return None if best is here else best
-
-
-def _moved(point: Point, move: Move, share: float) -> Point:
-    coef, fitted = point.coef + share * move.coef, point.fitted + share * move.fitted
-    intercept = point.intercept + share * move.intercept
-    return replace(point, coef=coef, intercept=intercept, fitted=fitted, quadratic=0.5 * float(coef @ fitted))
 
 
 def alternate(

@@ -55,6 +55,7 @@ class Hidden(ABC):
         self.starts = self.ends - bags.sizes[positive]
         self.negative_rows = np.flatnonzero(~positive[bags.bag_of])
         self.bag_weight = each[positive]
+        self._row_weight = each[bags.bag_of[self.rows]]
         self.cost_plus, self.cost_minus = (C * weight * each[bags.bag_of] for weight in weights)
         self._costs = C * weights[0], C * weights[1]
 
@@ -129,7 +130,7 @@ class Hidden(ABC):
         slope, response, strength = self._response(f[self.rows], p[self.rows], T)
         along = np.where(bound[self.rows] > 0, slope * response, 0.0)
         own = bound.copy()
-        own[self.rows] -= np.repeat(self.bag_weight, self.ends - self.starts) * slope * along
+        own[self.rows] -= self._row_weight * slope * along
         return Bend(bound, own, self.spread(along), self.bag_weight * strength, self.rows, self.starts, self.ends)
 
     @abstractmethod

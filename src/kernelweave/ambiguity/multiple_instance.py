@@ -61,7 +61,7 @@ class MIClassifier(BagClassifier):
     min_temperature : float, default=1e-8
         Where annealing ends, if nothing is left to decide before; in units of C.
     tol : float, default=1e-6
-        Relative duality gap of every solve of the machine.
+        Relative duality gap of the machine in every turn of an alternation, and where annealing ends.
     verbose : int, default=0
 
     Attributes
