@@ -16,8 +16,8 @@ its row then says how many solves it did, and the ratio is a lower bound. Our so
 Newton steps on the free energy of annealing.
 
 MI-SVM begins with the first instances here, for ours and for the peers. Last, annealing beside alternation: the loops
-alone, MI-SVM from the means of bags as published, and fits as a user calls them, from the instances, kernel included, and
-on a kernel that is given.
+alone, MI-SVM from the means of bags as published, and fits as a user calls them, from the instances, kernel included,
+and on a kernel that is given.
 """
 
 from __future__ import annotations
