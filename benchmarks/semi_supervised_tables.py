@@ -99,12 +99,13 @@ def balance_of(y):
 
 
 def candidates_of(model):
-    """Candidates that were generated, and those with weight."""
-    weights = getattr(model, "weights_", None)
-    if weights is None or np.ndim(weights) != 2:
+    """Candidates that were generated, and those with weight; of several classes the mean."""
+    if not hasattr(model, "candidates_"):
         return {}
-    sizes = np.linalg.norm(weights, axis=0)
-    return {"candidates": len(sizes), "kept": int(np.count_nonzero(sizes > 1e-3 * sizes.max()))}
+    problems = model.weights_ if isinstance(model.weights_, list) else [model.weights_]
+    sizes = [np.linalg.norm(weights, axis=0) for weights in problems]
+    kept = [np.count_nonzero(of > 1e-3 * of.max()) for of in sizes]
+    return {"candidates": np.mean([len(of) for of in sizes]), "kept": np.mean(kept)}
 
 
 def few_labels(data, arguments, write, make):

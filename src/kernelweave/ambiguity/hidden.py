@@ -7,11 +7,11 @@ scores, at a temperature or without one, and how the free energy bends in the sc
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.special import xlogy
 
 from ..machines.newton import Bend
 from ..machines.squared_hinge import Point, WeightedProblem, second_derivatives
@@ -196,7 +196,7 @@ class InstanceLabels(Hidden):
 
     def entropy(self, p: Array) -> Array:
         p = p[self.rows]
-        return -np.add.reduceat(xlogy(p, p) + xlogy(1 - p, 1 - p), self.starts)
+        return _entropies(p, self.starts, self.ends) + _entropies(1 - p, self.starts, self.ends)
 
     def settled(self, p: Array, f: Array, stayed: bool, entropy: float) -> bool:
         return float(self.entropy(p).sum()) <= entropy or super().settled(p, f, stayed, entropy)
@@ -214,9 +214,11 @@ class Witnesses(Hidden):
         return self.spread(np.repeat(1 / sizes, sizes))
 
     def weights(self, p: Array) -> tuple[Array, Array]:
-        w_minus = np.zeros(len(p))
-        w_minus[self.negative_rows] = self.cost_minus[self.negative_rows]
-        return self.cost_plus * p, w_minus
+        return self.cost_plus * p, self._w_minus
+
+    @cached_property
+    def _w_minus(self) -> Array:
+        return np.where(self.positive[self.bags.bag_of], 0.0, self.cost_minus)
 
     def probabilities(self, f: Array, T: float) -> Array:
         p = np.zeros(len(f))
@@ -232,8 +234,7 @@ class Witnesses(Hidden):
         return p
 
     def entropy(self, p: Array) -> Array:
-        p = p[self.rows]
-        return -np.add.reduceat(xlogy(p, p), self.starts)
+        return _entropies(p[self.rows], self.starts, self.ends)
 
     def objective(self, point: Point) -> float:
         """The objective at the best witnesses of a solution."""
@@ -277,6 +278,17 @@ def _highest(f, rows, starts, ends):
 
 
 @njit(cache=True, nogil=True)
+def _entropies(p, starts, ends):
+    """The sum of ``-p log p`` over each bag."""
+    sums = np.zeros(len(starts))
+    for bag in range(len(starts)):
+        for j in range(starts[bag], ends[bag]):
+            if p[j] > 0:
+                sums[bag] -= p[j] * np.log(p[j])
+    return sums
+
+
+@njit(cache=True, nogil=True)
 def _witness_probabilities(f, scale, rows, starts, ends, p):
     """A softmax of ``-scale * max(0, 1 - f)^2`` in each bag."""
     for bag in range(len(starts)):
@@ -311,19 +323,25 @@ def _label_probabilities(a, starts, ends, pull, fraction, p):
         x = first
         if pull > 0:
             low, high = first - 2 * pull * m * (1 - fraction), first + 2 * pull * m * fraction
-            x = _root(here, first, m * fraction + 0.5 * first / pull, 0.5 / pull, low, high)
+            x = _root(here, first, m * fraction + 0.5 * first / pull, 0.5 / pull, low, high, 0.5 * (low + high))
         if _sigmoids(here, first, x, out) < 1:
-            x = _root(here, first, 1.0, 0.0, -np.log(m - 1.0), 0.5 * (first - second))
+            # with e_j = exp(a_j - first), where one is all but certain e^-x = e^x * (sum of the other e): exact for two
+            low, high, others = -np.log(m - 1.0), 0.5 * (first - second), -1.0
+            for j in range(m):
+                others += np.exp(here[j] - first)
+            start = high if m == 2 or others <= 0 else min(max(-0.5 * np.log(others), low), high)
+            x = _root(here, first, 1.0, 0.0, low, high, start)
             _sigmoids(here, first, x, out)
 
 
 @njit(cache=True, nogil=True)
-def _root(a, zero, total, slope, low, high):
-    """The x in [low, high] with ``sum(sigma(a - zero + x)) + slope * x = total``.
+def _root(a, zero, total, slope, low, high, x):
+    """The root in [low, high] of ``sum(sigma(a - zero + x)) + slope * x = total``, from a guess.
 
-    Newton's method, and bisection where it leaves the bracket or a step is not half as long as the last.
+    Newton's method, and bisection where it leaves the bracket or a step is not half as long as the last. Without the
+    linear term it is Newton's method for the logarithms of both sides: small probabilities grow like exp(x).
     """
-    x, last = 0.5 * (low + high), np.inf
+    last = np.inf
     for _ in range(200):
         value, rise = slope * x - total, slope
         for j in range(len(a)):
@@ -335,9 +353,14 @@ def _root(a, zero, total, slope, low, high):
         else:
             low = x
         near = 1e-15 * (1 + abs(x))
-        if abs(value) <= near * rise or high - low <= near:
+        if abs(value) <= near * rise + 1e-15 * abs(total) or high - low <= near:
             break
-        step = -value / rise if rise > 0 else np.inf
+        if rise == 0:
+            step = np.inf
+        elif slope == 0:
+            step = (total + value) / rise * np.log(total / (total + value))
+        else:
+            step = -value / rise
         if not low < x + step < high or abs(step) > 0.5 * last:
             step = 0.5 * (low + high) - x
         last = abs(step)

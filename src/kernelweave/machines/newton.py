@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.linalg import cholesky
+from scipy.linalg import get_lapack_funcs
 
 from .._config import FASTMATH
 from .base import Array, blas_threads
@@ -87,7 +87,7 @@ class Factor:
 
 
 def lower_factor(K: NDArray, samples: NDArray[np.intp], ridge: Array, dtype: type) -> tuple[NDArray, Array]:
-    """Cholesky factor of ``K_SS + diag(ridge)``, and the ridge.
+    """Cholesky factor of ``K_SS + diag(ridge)``, and the ridge. What is above the diagonal is not the factor's.
 
     Where rounding cost definiteness the ridge grows until it succeeds.
     """
@@ -99,10 +99,11 @@ def lower_factor(K: NDArray, samples: NDArray[np.intp], ridge: Array, dtype: typ
             copy_block(K, samples, block)
             A = block.T  # symmetric: laid out as LAPACK wants it
             A[np.diag_indices(len(samples))] += (ridge + lost).astype(dtype)
-            try:
-                return cholesky(A, lower=True, overwrite_a=True, check_finite=False), ridge + lost
-            except np.linalg.LinAlgError:
-                lost = max(100 * lost, least)
+            (potrf,) = get_lapack_funcs(("potrf",), (A,))
+            lower, failed = potrf(A, lower=1, overwrite_a=1, clean=0)  # no pass to clear what nobody reads
+            if not failed:
+                return lower, ridge + lost
+            lost = max(100 * lost, least)
     raise np.linalg.LinAlgError("The kernel matrix is far from positive semi-definite: check the kernel.")
 
 

@@ -239,16 +239,6 @@ class WeightedProblem:
         return self._point(fixed, fitted, here.intercept, w_plus, w_minus)
 
 
-def asked_duals(f: Array, w_plus: Array, w_minus: Array) -> Array:
-    """The signed duals that belong to scores at a solution: the slopes of the losses, negated."""
-    return 2 * (w_plus * np.maximum(0, 1 - f) - w_minus * np.maximum(0, 1 + f))
-
-
-def second_derivatives(f: Array, w_plus: Array, w_minus: Array) -> Array:
-    """Those of the losses in the scores: twice the weights of the active ones."""
-    return 2 * (np.where(f < 1, w_plus, 0.0) + np.where(f > -1, w_minus, 0.0))
-
-
 @dataclass
 class SquaredHinge(Machine):
     """Support vector machine with the squared hinge loss, with or without a bias.
@@ -380,6 +370,24 @@ def _coordinate_rounds(K, rows, block, w_plus, w_minus, coef, fitted, fit_interc
     coef[rows] = v
     fitted[rows] = inner
     return b, steps
+
+
+@njit(cache=True, nogil=True)
+def asked_duals(f, w_plus, w_minus):
+    """The signed duals that belong to scores at a solution: the slopes of the losses, negated."""
+    asked = np.empty(len(f))
+    for i in range(len(f)):
+        asked[i] = 2 * (w_plus[i] * max(0.0, 1 - f[i]) - w_minus[i] * max(0.0, 1 + f[i]))
+    return asked
+
+
+@njit(cache=True, nogil=True)
+def second_derivatives(f, w_plus, w_minus):
+    """Those of the losses in the scores: twice the weights of the active ones."""
+    bend = np.empty(len(f))
+    for i in range(len(f)):
+        bend[i] = 2 * ((w_plus[i] if f[i] < 1 else 0.0) + (w_minus[i] if f[i] > -1 else 0.0))
+    return bend
 
 
 @njit(cache=True, nogil=True)
