@@ -132,7 +132,8 @@ def tables(out):
         ):
             settings = ", ".join(f"{k}={v:g}" for k, v in line["key"].items() if k not in ("set", "method"))
             print(f"{name:<14s} {line['key']['method']:<16s} {settings:<40s}", end="")
-            print(f"{line['error']:5.1f} %  positive {line['positive']:4.0f} %  objective {line['objective']:.1f}")
+            print(f"{line['error']:5.1f} %  positive {line['positive']:4.0f} %", end="")
+            print(f"  objective {line['objective']:.1f}  solves {line['solves']:.0f}  {line['seconds']:.3f} s")
 
 
 def toy(runs):
