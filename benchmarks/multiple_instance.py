@@ -16,8 +16,8 @@ its row then says how many solves it did, and the ratio is a lower bound. Our so
 Newton steps on the free energy of annealing.
 
 MI-SVM begins with the first instances here, for ours and for the peers. Last, annealing beside alternation: the loops
-alone, MI-SVM from the means of bags as published, and fits as a user calls them, from the instances, kernel included,
-and on a kernel that is given.
+alone, MI-SVM from the means of bags as published, the machine of the means included, and for comparison from the first
+instances; and fits as a user calls them, from the instances, kernel included, and on a kernel that is given.
 """
 
 from __future__ import annotations
@@ -155,14 +155,12 @@ def rows(name, bags, positive, K, C, limit, repeats):
         "MI-SVM (alternation)": (Witnesses(bags, positive, C), True),
         "AW-SVM (annealing)": (Witnesses(bags, positive, C), False),
     }
-    seconds = {}
     for label, (hidden, turns) in cases.items():
         if turns:
             start = hidden.all_positive() if isinstance(hidden, InstanceLabels) else hidden.choice(np.zeros(len(K)))
             mine = partial(alternate, problem, hidden, start, accuracy=ACCURACY)
         else:
             start, mine = None, partial(anneal, problem, hidden, Schedule(), ACCURACY)
-        seconds[label] = np.inf
         for peer in (ColdNewton(K), ColdSVC(K)):
             # Both by turns, so that a machine whose speed changes changes it for both; what takes long, a few times.
             ours, theirs = np.inf, np.inf
@@ -174,23 +172,36 @@ def rows(name, bags, positive, K, C, limit, repeats):
                     theirs = min(theirs, taken)
                 if theirs > 1 and turns:
                     break
-            seconds[label] = min(seconds[label], ours)
             solves = f"solves: ours {outcome.solves}, {type(peer).__name__} {peer.solves}{note}"
             each = f"; a solve: {1000 * ours / outcome.solves:.1f} ms, {1000 * theirs / max(peer.solves, 1):.1f} ms"
             show(f"{name}, C={C:g}, {label}", ours, theirs, solves + each)
-    witnesses = Witnesses(bags, positive, C)
 
-    def from_means():
-        start = witnesses.choice(witnesses.mean_scores(problem, ACCURACY))
-        return alternate(problem, witnesses, start, accuracy=ACCURACY)
 
-    seconds["MI-SVM from means"] = best_of(from_means, 10 * repeats)[0]
-    for cooled, taken in (
-        ("AL-SVM (annealing)", "mi-SVM (alternation)"),
-        ("ALP-SVM, D=C, 60 %", "mi-SVM (alternation)"),
-        ("AW-SVM (annealing)", "MI-SVM from means"),
+def loops(name, bags, positive, K, C, repeats):
+    """What annealing costs beside alternation where both are given the kernel; each the best of several in a row."""
+    problem, witnesses = WeightedProblem(K.astype(np.float32)), Witnesses(bags, positive, C)
+    labels, balanced = (InstanceLabels(bags, positive, C, D=D, positive_fraction=0.6) for D in (0.0, C))
+
+    def turns(hidden, start):
+        return best_of(lambda: alternate(problem, hidden, start(), accuracy=ACCURACY), 10 * repeats)
+
+    taken = {
+        "mi-SVM": turns(labels, labels.all_positive),
+        "MI-SVM": turns(witnesses, lambda: witnesses.choice(witnesses.mean_scores(problem, ACCURACY))),
+        "MI-SVM from the first instances": turns(witnesses, lambda: witnesses.choice(np.zeros(len(K)))),
+    }
+    for cooled, hidden, beside in (
+        ("AL-SVM", labels, ["mi-SVM"]),
+        ("ALP-SVM, D=C, 60 %", balanced, ["mi-SVM"]),
+        ("AW-SVM", witnesses, ["MI-SVM", "MI-SVM from the first instances"]),
     ):
-        print(f"{name}, C={C:g}: {cooled} takes {seconds[cooled] / seconds[taken]:.1f} times as long as {taken}")
+        ours, outcome = best_of(lambda hidden=hidden: anneal(problem, hidden, Schedule(), ACCURACY), 5 * repeats)
+        for other in beside:
+            theirs, turned = taken[other]
+            print(
+                f"{name}, C={C:g}, loop: {cooled} {1000 * ours:.2f} ms, {outcome.solves} steps; {other} "
+                f"{1000 * theirs:.2f} ms, {turned.solves} turns: {ours / theirs:.1f} times"
+            )
 
 
 def fits(name, X, groups, positive, C, repeats, given, kernels=None):
@@ -233,6 +244,7 @@ def main():
             alternate(WeightedProblem(K[:50, :50].astype(np.float32)), *_small())  # compiles
             for C in arguments.costs:
                 rows(name, Bags(X, groups), y, K, C, arguments.limit, arguments.repeats)
+                loops(name, Bags(X, groups), y, K, C, arguments.repeats)
                 fits(name, X, groups, y, C, arguments.repeats, "from instances")
                 fits(
                     name,

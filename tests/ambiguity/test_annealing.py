@@ -198,6 +198,17 @@ def test_the_free_energy_is_what_it_is_said_to_be_and_never_rises(kind: str) -> 
 
 
 @each
+def test_machines_of_probabilities_close_small_gaps(kind: str) -> None:
+    """Where the primal value cannot fall any more, but for rounding, steps go on as long as they close the gap."""
+    for seed in range(20):
+        bags, positive, problem = toy(seed=seed)
+        hidden = HIDDEN[kind](bags, positive)
+        p = hidden.probabilities(np.random.default_rng(seed).uniform(-1, 1, bags.n_instances), 40.0)
+        point = problem.solve(*hidden.weights(p), accuracy=1e-9)
+        assert point.gap <= 1e-9 * point.primal
+
+
+@each
 @pytest.mark.parametrize(
     "schedule",
     [Schedule(initial=10.0, lowest=10.0), Schedule(initial=1.0, lowest=1.0), Schedule()],
@@ -206,8 +217,8 @@ def test_the_free_energy_is_what_it_is_said_to_be_and_never_rises(kind: str) -> 
 def test_annealing_ends_where_turns_change_nothing(kind: str, schedule: Schedule) -> None:
     bags, positive, problem = toy()
     hidden = HIDDEN[kind](bags, positive)
-    outcome = anneal(problem, hidden, schedule, accuracy=1e-10)
-    assert outcome.point.gap <= 1e-10 * outcome.point.primal
+    outcome = anneal(problem, hidden, schedule, accuracy=1e-9)
+    assert outcome.point.gap <= 1e-9 * outcome.point.primal
     again = problem.solve(*hidden.weights(outcome.p), accuracy=1e-10)
     change = hidden.probabilities(again.scores, outcome.path[-1][0]) - outcome.p
     assert np.abs(change).max() < 1e-3
@@ -222,8 +233,8 @@ def test_temperatures_on_the_way_are_left_near_their_minimum(kind: str) -> None:
     for T, entropy, value, _ in anneal(problem, hidden, Schedule()).path[:4]:
         alone = anneal(problem, hidden, Schedule(initial=T / hidden.C, lowest=1.01 * T / hidden.C), accuracy=1e-10)
         [(_, settled_entropy, least, _)] = alone.path
-        assert least - 1e-7 * abs(least) <= value <= least + 1e-2 * abs(least)
-        assert entropy == pytest.approx(settled_entropy, rel=0.02)
+        assert least - 1e-7 * abs(least) <= value <= least + 3e-4 * abs(least)
+        assert entropy == pytest.approx(settled_entropy, rel=2e-3)
 
 
 @each

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from problems import binary
 
-from kernelweave.machines.newton import Bend, Factor, lower_factor, newton_move
+from kernelweave.machines.newton import Bend, Factor, _back_and_forth, lower_factor, newton_move
 
 
 def kernel(n: int = 60, seed: int = 0) -> NDArray:
@@ -110,6 +110,17 @@ def test_a_loss_that_is_flat_everywhere_leaves_nothing_of_the_duals(fit_intercep
     move = newton_move(K, -duals, Bend.diagonal(nothing), Factor.at(K, nothing), fit_intercept)
     np.testing.assert_allclose(move.coef, -duals, atol=1e-12)
     assert move.intercept == 0.0
+
+
+@pytest.mark.parametrize("n", [0, 1, 3, 4, 5, 8, 30, 63])
+def test_triangular_systems_are_solved_whatever_their_size(n: int) -> None:
+    """Rows are taken four at a time, and those that are left one by one."""
+    rng = np.random.default_rng(n)
+    upper = np.triu(rng.uniform(-1, 1, (n, n))) / max(n, 1) + np.diag(rng.uniform(1, 2, n))
+    x = rng.standard_normal(n)
+    found = x.astype(np.float32)
+    _back_and_forth(upper.astype(np.float32) + np.tril(np.full((n, n), np.nan, np.float32), -1), found)
+    np.testing.assert_allclose(found, np.linalg.solve(upper.T @ upper, x), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -61,8 +61,7 @@ class Hidden(ABC):
 
     def losses(self, f: Array) -> tuple[Array, Array]:
         """Costs of the instances of positive bags, were they positive, and were they negative, at scores f."""
-        f = f[self.rows]
-        return self._costs[0] * np.maximum(0, 1 - f) ** 2, self._costs[1] * np.maximum(0, 1 + f) ** 2
+        return _losses(f, self.rows, *self._costs)
 
     def spread(self, values: Array) -> Array:
         """Values of the instances of positive bags at their rows, zero elsewhere: shape (n_instances,)."""
@@ -181,12 +180,7 @@ class InstanceLabels(Hidden):
 
     def _response(self, f: Array, p: Array, T: float) -> tuple[Array, Array, Array]:
         """The strength is that of the balance, or where one positive is left, what keeps it one."""
-        slope = -2 * (self._costs[0] * np.maximum(0, 1 - f) + self._costs[1] * np.maximum(0, 1 + f))
-        response = p * (1 - p) / T
-        total = np.add.reduceat(response, self.starts)
-        balance = 2 * self.D / (1 + 2 * self.D * total)
-        one = np.add.reduceat(p, self.starts) <= 1 + _ONE
-        return slope, response, np.where(one & (total > 0), 1 / np.maximum(total, np.finfo(float).tiny), balance)
+        return _label_response(f, p, T, *self._costs, self.D, self.starts, self.ends)
 
     def choice(self, f: Array) -> Array:
         plus, minus = self.losses(f)
@@ -202,6 +196,8 @@ class InstanceLabels(Hidden):
         return float(self.entropy(p).sum()) <= entropy or super().settled(p, f, stayed, entropy)
 
     def penalty(self, p: Array) -> float:
+        if self.D == 0:
+            return 0.0
         excess = np.add.reduceat(p[self.rows], self.starts) - (self.ends - self.starts) * self.positive_fraction
         return self.D * float(self.bag_weight @ excess**2)
 
@@ -275,6 +271,32 @@ def _highest(f, rows, starts, ends):
             if f[i] > f[best[bag]]:
                 best[bag] = i
     return best
+
+
+@njit(cache=True, nogil=True)
+def _losses(f, rows, cost_plus, cost_minus):
+    """Squared hinge losses of some rows, were they positive, and were they negative."""
+    plus, minus = np.empty(len(rows)), np.empty(len(rows))
+    for j in range(len(rows)):
+        plus[j] = cost_plus * max(0.0, 1 - f[rows[j]]) ** 2
+        minus[j] = cost_minus * max(0.0, 1 + f[rows[j]]) ** 2
+    return plus, minus
+
+
+@njit(cache=True, nogil=True)
+def _label_response(f, p, T, cost_plus, cost_minus, D, starts, ends):
+    """Slopes of the losses in p, responses of p, and of each bag the strength of what binds its p together."""
+    slope, response, strength = np.empty(len(f)), np.empty(len(f)), np.empty(len(starts))
+    for bag in range(len(starts)):
+        expected = total = 0.0
+        for j in range(starts[bag], ends[bag]):
+            slope[j] = -2 * (cost_plus * max(0.0, 1 - f[j]) + cost_minus * max(0.0, 1 + f[j]))
+            response[j] = p[j] * (1 - p[j]) / T
+            expected += p[j]
+            total += response[j]
+        one = expected <= 1 + _ONE and total > 0
+        strength[bag] = 1 / total if one else 2 * D / (1 + 2 * D * total)
+    return slope, response, strength
 
 
 @njit(cache=True, nogil=True)

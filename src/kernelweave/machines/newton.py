@@ -188,19 +188,37 @@ def _add(a, t, b):
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
 def _back_and_forth(U, x):
-    """Replace x by the solution y of ``U'U y = x``; rows of U are read in order."""
+    """Replace x by the solution y of ``U'U y = x``; rows of U are read in order, four at a time."""
     n = len(x)
-    for i in range(n):
+    whole = n - n % 4
+    for i in range(0, whole, 4):
+        a, b, c, d = U[i], U[i + 1], U[i + 2], U[i + 3]
+        p = x[i] / a[i]
+        q = (x[i + 1] - p * a[i + 1]) / b[i + 1]
+        r = (x[i + 2] - p * a[i + 2] - q * b[i + 2]) / c[i + 2]
+        s = (x[i + 3] - p * a[i + 3] - q * b[i + 3] - r * c[i + 3]) / d[i + 3]
+        x[i], x[i + 1], x[i + 2], x[i + 3] = p, q, r, s
+        a, b, c, d, rest = a[i + 4 :], b[i + 4 :], c[i + 4 :], d[i + 4 :], x[i + 4 :]
+        for j in range(len(rest)):
+            rest[j] -= p * a[j] + q * b[j] + r * c[j] + s * d[j]
+    for i in range(whole, n):
         x[i] /= U[i, i]
-        row, rest, t = U[i, i + 1 :], x[i + 1 :], x[i]
+        _add(x[i + 1 :], -x[i], U[i, i + 1 :])
+    for i in range(n - 1, whole - 1, -1):
+        x[i] = (x[i] - _dot(U[i, i + 1 :], x[i + 1 :])) / U[i, i]
+    for i in range(whole - 4, -1, -4):
+        a, b, c, d, rest = U[i, i + 4 :], U[i + 1, i + 4 :], U[i + 2, i + 4 :], U[i + 3, i + 4 :], x[i + 4 :]
+        p = q = r = s = np.float32(0.0)
         for j in range(len(rest)):
-            rest[j] -= t * row[j]
-    for i in range(n - 1, -1, -1):
-        row, rest = U[i, i + 1 :], x[i + 1 :]
-        total = np.float32(0.0)
-        for j in range(len(rest)):
-            total += row[j] * rest[j]
-        x[i] = (x[i] - total) / U[i, i]
+            p += a[j] * rest[j]
+            q += b[j] * rest[j]
+            r += c[j] * rest[j]
+            s += d[j] * rest[j]
+        s = (x[i + 3] - s) / U[i + 3, i + 3]
+        r = (x[i + 2] - r - s * U[i + 2, i + 3]) / U[i + 2, i + 2]
+        q = (x[i + 1] - q - r * U[i + 1, i + 2] - s * U[i + 1, i + 3]) / U[i + 1, i + 1]
+        p = (x[i] - p - q * U[i, i + 1] - r * U[i, i + 2] - s * U[i, i + 3]) / U[i, i]
+        x[i], x[i + 1], x[i + 2], x[i + 3] = p, q, r, s
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)

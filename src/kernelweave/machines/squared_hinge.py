@@ -36,6 +36,8 @@ _MAX_STEPS = 200
 _FINE, _COORDINATE_STEPS = 1e-7, 100
 #: Steps of a solve, roughly: samples without weight are left out where that saves more than copying the others costs.
 _USUAL_STEPS = 1000
+#: Differences of primal values below this share are rounding.
+_ROUNDING = 1e-14
 #: Times a step is halved before there is nothing left to gain but rounding.
 _HALVINGS = 25
 #: A factorisation costs as much as n_active^2 / (20 * (n_active + n_samples)) products and back-substitutions.
@@ -133,8 +135,10 @@ class WeightedProblem:
                 reached = self._along(here, move, w_plus, w_minus)
             if reached is None:
                 break
-            here, newton, before = reached, newton + 1, best.gap
-            best = self._feasible(here, w_plus, w_minus)
+            rounded, here, newton, before = reached.primal >= here.primal, reached, newton + 1, best.gap
+            best = min(best, self._feasible(here, w_plus, w_minus), key=lambda point: point.gap)
+            if rounded and best.gap > 0.5 * before:
+                break
             if best.gap > 0.5 * before and factor is old:  # Newton's method does better: the factor is in the way
                 factor = None
         return replace(best, steps=steps + newton, factor=factor)
@@ -211,14 +215,16 @@ class WeightedProblem:
         """The full step if it lowers the primal value, else a shorter one; None if none does.
 
         Any decrease will do: the best part of a step ends at a kink of the loss, and from kink to kink the way is long.
+        Where all that is left is rounding of the primal value, a full step may still close the gap.
         """
+        slack = _ROUNDING * abs(here.primal)
         share = 1.0
         for _ in range(_HALVINGS):
             v, fitted = here.coef + share * move.coef, here.fitted + share * move.fitted
             reached = self._point(v, fitted, here.intercept + share * move.intercept, w_plus, w_minus)
-            if reached.primal < here.primal:
+            if reached.primal < here.primal + slack:
                 return reached
-            share *= 0.5
+            share, slack = 0.5 * share, 0.0
         return None
 
     def _point(self, v: Array, fitted: Array, intercept: float, w_plus: Array, w_minus: Array) -> Point:
