@@ -436,7 +436,7 @@ def test_a_label_never_judged_is_a_label_left_out(small, loss):
     others = [0, 1, 3, 4, 5]
     assert max(ranker.gap_, without.gap_) <= 1e-10
     assert ranker.objective_ == pytest.approx(without.objective_, rel=1e-10)
-    # Each within the root of twice its gap of the same optimum; the folds behind thresholds are fitted to ten times tol.
+    # Strong convexity: each is within the root of twice its gap of the optimum. Folds behind thresholds have 10 tol.
     apart = 2 * np.sqrt(2 * 1e-10 * without.objective_)
     np.testing.assert_allclose(scores[:, others], without.decision_function(views), atol=apart, rtol=0)
     np.testing.assert_allclose(ranker.thresholds_[others], without.thresholds_, atol=np.sqrt(10) * apart, rtol=0)
