@@ -189,8 +189,7 @@ class InstanceLabels(Hidden):
         return self.spread(p)
 
     def entropy(self, p: Array) -> Array:
-        p = p[self.rows]
-        return _entropies(p, self.starts, self.ends) + _entropies(1 - p, self.starts, self.ends)
+        return _label_entropies(p, self.rows, self.starts, self.ends)
 
     def settled(self, p: Array, f: Array, stayed: bool, entropy: float) -> bool:
         return float(self.entropy(p).sum()) <= entropy or super().settled(p, f, stayed, entropy)
@@ -230,7 +229,7 @@ class Witnesses(Hidden):
         return p
 
     def entropy(self, p: Array) -> Array:
-        return _entropies(p[self.rows], self.starts, self.ends)
+        return _entropies(p, self.rows, self.starts, self.ends)
 
     def objective(self, point: Point) -> float:
         """The objective at the best witnesses of a solution."""
@@ -300,13 +299,28 @@ def _label_response(f, p, T, cost_plus, cost_minus, D, starts, ends):
 
 
 @njit(cache=True, nogil=True)
-def _entropies(p, starts, ends):
-    """The sum of ``-p log p`` over each bag."""
+def _surprise(p):
+    """``-p log p``"""
+    return -p * np.log(p) if p > 0 else 0.0
+
+
+@njit(cache=True, nogil=True)
+def _entropies(p, rows, starts, ends):
+    """Of one choice a bag, with the probabilities of its rows."""
     sums = np.zeros(len(starts))
     for bag in range(len(starts)):
-        for j in range(starts[bag], ends[bag]):
-            if p[j] > 0:
-                sums[bag] -= p[j] * np.log(p[j])
+        for i in rows[starts[bag] : ends[bag]]:
+            sums[bag] += _surprise(p[i])
+    return sums
+
+
+@njit(cache=True, nogil=True)
+def _label_entropies(p, rows, starts, ends):
+    """Of a choice between two for every row, summed over each bag."""
+    sums = np.zeros(len(starts))
+    for bag in range(len(starts)):
+        for i in rows[starts[bag] : ends[bag]]:
+            sums[bag] += _surprise(p[i]) + _surprise(1 - p[i])
     return sums
 
 
