@@ -433,7 +433,7 @@ def test_views_are_checked_and_nothing_is_learned_from_bad_ones():
         clf.partial_fit({"useful0": views["useful0"], "noise0": views["noise0"][:, :2]}, y)
     holes = views["noise0"].copy()
     holes[3, 1] = np.nan
-    with pytest.raises(ValueError, match=r"'noise0' contains nan at row 3, column 1"):
+    with pytest.raises(ValueError, match=r"'noise0' contains NaN at row 3, column 1"):
         clf.partial_fit({"useful0": views["useful0"], "noise0": holes}, y)
     with pytest.raises(TypeError, match="KernelStack holds precomputed kernels"):
         clf.predict(KernelStack(np.eye(3)))

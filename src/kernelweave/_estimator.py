@@ -23,7 +23,7 @@ from .machines import Machine, Solution
 from .solvers import PUBLISHED, Saddle, StochasticApproximation, Stopping, run
 from .solvers.pairing import named
 from .solvers.saddle import Point
-from .views import KernelStack, Views, as_views, device_of
+from .views import KernelStack, Views, as_views, check_finite, device_of
 from .weights import WeightSet
 from .weights.base import DUST
 
@@ -98,7 +98,9 @@ class BankReader(BaseEstimator):
             if reset:
                 self.n_features_in_ = len(X.columns)
             return as_views(X, self._spec().columns, incomplete=True)
-        return validate_data(self, X, reset=reset, dtype=[np.float64, np.float32])
+        X = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False)
+        check_finite(X, "X")
+        return X
 
     def _n_samples(self, X: Any) -> int:
         return X.shape[1] if isinstance(X, np.ndarray) and X.ndim == 3 else len(X)

@@ -115,11 +115,12 @@ def is_label_matrix(y: Any) -> bool:
     except ValueError:  # rows of different length
         return True
     # One column is a vector of classes, as everywhere in scikit-learn, unless some of it was never judged.
-    return len(shape) > 2 or (len(shape) == 2 and (shape[1] != 1 or _has_missing(y)))
+    return len(shape) > 2 or (len(shape) == 2 and (shape[1] != 1 or has_missing(y)))
 
 
-def _has_missing(y: Any) -> bool:
-    if np.ma.getmaskarray(y).any():
+def has_missing(y: Any) -> bool:
+    """Whether a label is masked, NaN, None or NA."""
+    if np.ma.is_masked(y):
         return True
     if hasattr(y, "isna"):
         return bool(np.any(y.isna()))

@@ -336,7 +336,8 @@ def check_finite(array: NDArray, what: str, first_row: int = 0) -> None:
     if len(bad):
         row, column = map(int, bad[0])
         raise ValueError(
-            f"{what} contains {array[row, column]} at row {first_row + row}, column {column}; it must be finite"
+            f"{what} contains {'NaN' if np.isnan(array[row, column]) else array[row, column]} at row "
+            f"{first_row + row}, column {column}; it must be finite"
         )
 
 
@@ -399,13 +400,15 @@ def _checked_view(name: Any, array: ArrayLike) -> tuple[NDArray, NDArray]:
 
 
 def _checked_matrix(X: Any) -> NDArray:
-    """Check one plain array: with scikit-learn's words when it is bad, at the price of one sum when it is good."""
+    """Check one plain array; scikit-learn says what is wrong with its form, and one sum that all is finite."""
     good = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype in (np.float32, np.float64) and X.size > 0
     if good and np.isfinite(X.sum(dtype=np.float64)):
         return X
     from sklearn.utils import check_array
 
-    return check_array(X, dtype=[np.float64, np.float32])
+    matrix = check_array(X, dtype=[np.float64, np.float32], ensure_all_finite=False)
+    check_finite(matrix, "X")
+    return matrix
 
 
 def _take_columns(array: NDArray, name: str, which: Any) -> NDArray:

@@ -89,7 +89,7 @@ def test_labels_of_bags_from_rows() -> None:
         ([X, []], None, "bag 1 is empty"),
         ([X, X[:, :1]], None, "bag 1 has 1 columns but bag 0 has 2"),
         ([X, X[0]], None, r"bag 1 must have the shape \(n_instances, n_columns\)"),
-        ([X, np.array([[np.nan, 1.0]])], None, "bag 1 contains nan at row 0, column 0"),
+        ([X, np.array([[np.nan, 1.0]])], None, "bag 1 contains NaN at row 0, column 0"),
         ([X, X], [0, 1], "groups say which rows of ONE array are a bag"),
         (X, [0, 1], "groups has 2 entries but there are 6 instances"),
         (X, [0, 1, np.nan, 1, 1, 1], "groups contains nan at row 2"),

@@ -8,6 +8,7 @@ import warnings
 
 import cvxpy as cp
 import numpy as np
+import pandas as pd
 import pytest
 from conic import root, solve
 from labelled_problems import all_labelings, bank, kernels, scenarios
@@ -335,8 +336,9 @@ def test_names_of_classes():
     named = np.where(few < 0, "-1", np.where(few == 1, "yes", "no"))
     clf = narrow(max_candidates=3).fit(X, named)
     assert clf.classes_.tolist() == ["no", "yes"] and set(clf.transduction_) == {"no", "yes"}
-    objects = np.array([-1 if f < 0 else ("yes" if f else "no") for f in few], dtype=object)
-    np.testing.assert_array_equal(narrow(max_candidates=3).fit(X, objects).transduction_, clf.transduction_)
+    numbers_among_names = np.array([-1 if f < 0 else ("yes" if f else "no") for f in few], dtype=object)
+    for same in (numbers_among_names, named.astype(object), pd.Series(named), pd.Categorical(named), named.tolist()):
+        np.testing.assert_array_equal(narrow(max_candidates=3).fit(X, same).transduction_, clf.transduction_)
 
 
 @pytest.mark.parametrize(
@@ -423,8 +425,11 @@ def test_bad_labels():
         narrow(balance=0.5).fit(X, np.arange(30) % 4 - 1)
     with pytest.raises(ValueError, match="groups are bags"):
         narrow().fit(X, few, groups=np.arange(30))
-    with pytest.raises(ValueError, match="NaN"):
-        narrow().fit(np.where(X > 1, np.nan, X), few)
+    with pytest.raises(ValueError, match="X contains NaN at row 7, column 1"):
+        narrow().fit(np.where(np.arange(60).reshape(30, 2) == 15, np.nan, X), few)
+    for missing in (np.where(few < 0, np.nan, few), [None if label < 0 else "ab"[label] for label in few]):
+        with pytest.raises(ValueError, match="where a label is not known, write -1"):
+            narrow().fit(X, missing)
     with pytest.raises(AttributeError, match="multiple-instance"):
         narrow(max_candidates=1).fit(X, y).instance_scores(X)
     with pytest.raises(TypeError, match="max_candidates"):

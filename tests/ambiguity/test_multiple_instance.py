@@ -384,7 +384,7 @@ def test_refuses_bags_and_labels_that_do_not_fit() -> None:
         clf.fit(kw.KernelStack(np.eye(10)), y)
     broken = [bag.copy() for bag in bags]
     broken[3][0, 1] = np.nan
-    with pytest.raises(ValueError, match="bag 3 contains nan at row 0, column 1"):
+    with pytest.raises(ValueError, match="bag 3 contains NaN at row 0, column 1"):
         clf.fit(broken, y)
 
 

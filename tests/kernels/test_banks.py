@@ -259,7 +259,7 @@ def test_new_data_that_does_not_fit_is_refused(bank, data):
         expansion.cross({"a": data.new["a"]})
     with pytest.raises(ValueError, match="view 'a' of the new data has 5 columns, but the kernel was trained with 6"):
         expansion.cross({**data.new, "a": data.new["a"][:, :5]})
-    with pytest.raises(ValueError, match="view 'b' contains nan at row 0, column 1"):
+    with pytest.raises(ValueError, match="view 'b' contains NaN at row 0, column 1"):
         expansion.cross({**data.new, "b": np.array([[0, np.nan, 1.0]] * 12)})
     with pytest.raises(ValueError, match=r"view 'a' has the negative value -1 at row 0, column 0.*chi-squared"):
         expansion.cross({**data.new, "a": np.full((12, 6), -1.0)})
@@ -291,7 +291,7 @@ def test_new_rows_of_precomputed_kernels_are_checked():
         expansion.cross(np.ones((3, 4, 6)))
     with pytest.raises(ValueError, match="has 5 columns, but the kernel was trained with 6"):
         expansion.cross(np.ones((2, 4, 5)))
-    with pytest.raises(ValueError, match="precomputed kernel 'K0' contains nan"):
+    with pytest.raises(ValueError, match="precomputed kernel 'K0' contains NaN"):
         expansion.cross(np.full((2, 4, 6), np.nan))
     with pytest.raises(ValueError, match="has 7 columns"):
         expansion.cross(KernelStack(np.stack([np.eye(7)] * 2))[[0]])

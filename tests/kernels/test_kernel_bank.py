@@ -190,7 +190,7 @@ def test_kernels_that_are_not_finite_are_refused_by_name():
             KernelBank(FromFunction(bad_pair)).build(np.arange(float(n))[:, None])
     with pytest.raises(ValueError, match=r"kernel 'x:Polynomial\(9\)' has the value inf between samples"):
         KernelBank(Polynomial(9)).build(A * 1e5)
-    with pytest.raises(ValueError, match="contains nan at row 1, column 2"):
+    with pytest.raises(ValueError, match="contains NaN at row 1, column 2"):
         KernelStack(np.where(np.arange(9).reshape(3, 3) == 5, np.nan, np.eye(3)))
 
 

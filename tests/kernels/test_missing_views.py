@@ -150,10 +150,10 @@ def test_a_sample_without_any_view_is_refused_in_training_and_scores_zero_later(
 def test_nan_in_a_part_of_a_row_is_an_error():
     arrays = {name: array.copy() for name, array in TRAIN.items()}
     arrays["a"][7, 2] = np.nan
-    with pytest.raises(ValueError, match="view 'a' contains nan at row 7, column 2"):
+    with pytest.raises(ValueError, match="view 'a' contains NaN at row 7, column 2"):
         Views(arrays)
     arrays["a"][3] = np.nan  # a whole row elsewhere does not hide it
-    with pytest.raises(ValueError, match="view 'a' contains nan at row 7, column 2"):
+    with pytest.raises(ValueError, match="view 'a' contains NaN at row 7, column 2"):
         Views(arrays)
 
 

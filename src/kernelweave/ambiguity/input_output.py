@@ -19,6 +19,7 @@ from .._estimator import BankReader
 from ..generation.columns import Rules, generate
 from ..generation.labelled_bank import InputKernels, LabelledStore
 from ..kernels import Bank, Gaussian, InverseDistance, InverseSquaredDistance, KernelBank, Laplacian
+from ..labels import has_missing
 from ..machines.simplex import SimplexSVM
 from ..weights import GroupSparse
 from .bags import Bags, as_bags, bag_labels
@@ -37,8 +38,8 @@ Array = NDArray[np.float64]
 
 #: Kernels on each view when none are given: four ways in which similarity falls with distance.
 FOUR_KERNELS = (Gaussian(), Laplacian(), InverseSquaredDistance(), InverseDistance())
-#: What scikit-learn writes where a label is not known.
-UNLABELLED = -1
+#: What scikit-learn writes where a label is not known, and what becomes of it among names.
+UNLABELLED = (-1, "-1")
 
 
 @dataclass
@@ -358,8 +359,10 @@ class InputOutputKernelClassifier(ClassifierMixin, InputOutputBase):
         """Labels, and whether each is known; sets `classes_`."""
         if y is None:
             raise ValueError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
+        if has_missing(y):
+            raise ValueError("y contains NaN or None: where a label is not known, write -1.")
         labels = column_or_1d(y, warn=True)
-        judged = labels != (str(UNLABELLED) if labels.dtype.kind in "SU" else UNLABELLED)
+        judged = np.array([label not in UNLABELLED for label in labels.tolist()], dtype=bool)
         if np.any(judged):
             check_classification_targets(labels[judged])
         self.classes_ = np.unique(labels[judged])
