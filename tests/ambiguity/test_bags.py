@@ -76,7 +76,7 @@ def test_labels_of_bags_from_rows() -> None:
     bags = Bags(X, GROUPS)
     assert bag_labels([1, 0, 1, 0, 0, 1], bags).tolist() == [1, 0, 0]
     assert bag_labels(["x", "y", "z"], bags).tolist() == ["x", "y", "z"]
-    with pytest.raises(ValueError, match=r"bag 'a' has the labels .*0.* and .*1.*: the rows of a bag share"):
+    with pytest.raises(ValueError, match=r"bag 'a' has the labels 0 and 1: the rows of a bag share"):
         bag_labels([1, 0, 1, 0, 1, 1], bags)
     with pytest.raises(ValueError, match="y has 4 labels, but there are 3 bags of 6 instances"):
         bag_labels([1, 0, 1, 0], bags)

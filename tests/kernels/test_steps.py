@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from kernelweave import KernelStack
 from kernelweave.kernels import FromFunction, Gaussian, KernelBank, Linear, Normalised, Polynomial, Product, Repaired
 
 X = np.random.default_rng(0).normal(size=(50, 4)) + 1.0
@@ -76,6 +77,13 @@ def test_zero_kernels_cannot_be_normalised(step):
 def test_constant_kernels_have_no_variance(step, dtype):
     with pytest.raises(ValueError, match="is the same for all pairs"):
         KernelBank(Linear(), normalise=step, dtype=dtype).build(np.full((10, 3), 0.1))
+
+
+@pytest.mark.parametrize("step", ["variance", "center"])
+def test_kernels_of_negative_variance_are_not_called_constant(step):
+    distances = np.abs(X[:, :1] - X[:, 0])
+    with pytest.raises(ValueError, match=r"'K0' cannot be normalised .*: it is not positive semi-definite"):
+        KernelBank("precomputed", normalise=step).build(KernelStack(1.0 + distances))
 
 
 def test_unit_diagonal_names_the_zero_sample():

@@ -192,8 +192,9 @@ def bag_labels(y: ArrayLike, bags: Bags) -> NDArray:
     differ = np.flatnonzero(labels != first[bags.bag_of])
     if len(differ):
         bag = bags.bag_of[differ[0]]
+        one, other = first[[bag]].tolist() + labels[differ[:1]].tolist()
         raise ValueError(
-            f"bag {bags.ids[bag]!r} has the labels {first[bag]!r} and {labels[differ[0]]!r}: the rows of a bag share "
+            f"bag {bags.ids[bag]!r} has the labels {one!r} and {other!r}: the rows of a bag share "
             "the label of the bag. If these are labels of instances, take their maximum."
         )
     return first

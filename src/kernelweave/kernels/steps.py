@@ -395,6 +395,11 @@ def _mean_diagonal(kernel: Symmetric, name: str, step: str) -> float:
 
 
 def _something_left(centred: float, diagonal: float, name: str, step: str) -> float:
+    if centred < -NOTHING_LEFT * abs(diagonal):
+        raise ValueError(
+            f"kernel {name!r} cannot be normalised ({step}): centred, its diagonal has the mean {centred:.6g}: it is "
+            "not positive semi-definite; wrap it as kernelweave.kernels.Repaired(kernel, method='clip' or 'shift')"
+        )
     if not centred > NOTHING_LEFT * abs(diagonal):
         raise ValueError(
             f"kernel {name!r} cannot be normalised ({step}): it is the same for all pairs of training samples, so "
