@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.model_selection import GroupKFold, KFold, cross_val_score
 
@@ -78,6 +79,9 @@ def test_labels_of_bags_from_rows() -> None:
     assert bag_labels(["x", "y", "z"], bags).tolist() == ["x", "y", "z"]
     with pytest.raises(ValueError, match=r"bag 'a' has the labels 0 and 1: the rows of a bag share"):
         bag_labels([1, 0, 1, 0, 1, 1], bags)
+    for missing in ([1, None, 0], [1, np.nan, 0], pd.Series(["a", None, "b"], dtype="string")):
+        with pytest.raises(ValueError, match="y contains NaN or None: every bag needs a label"):
+            bag_labels(missing, bags)
     with pytest.raises(ValueError, match="y has 4 labels, but there are 3 bags of 6 instances"):
         bag_labels([1, 0, 1, 0], bags)
 

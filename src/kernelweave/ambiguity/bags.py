@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import BaseCrossValidator, StratifiedKFold
 from sklearn.utils import column_or_1d
 
+from ..labels import has_missing
 from ..views import KernelStack, Views, _as_float, as_row_index, as_views, check_finite
 
 Index = NDArray[np.intp]
@@ -180,6 +181,8 @@ def bag_labels(y: ArrayLike, bags: Bags) -> NDArray:
     >>> bag_labels(["yes", "no", "no"], Bags(np.ones((3, 2)), groups=[0, 1, 1])).tolist()
     ['yes', 'no']
     """
+    if has_missing(y):
+        raise ValueError("y contains NaN or None: every bag needs a label. Leave bags without one out.")
     labels = column_or_1d(y, warn=True)
     if len(labels) == len(bags):
         return labels

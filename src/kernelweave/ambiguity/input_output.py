@@ -424,8 +424,8 @@ class InputOutputKernelClassifier(ClassifierMixin, InputOutputBase):
     def _fit_bags(self, bags: Bags, y: ArrayLike) -> InputOutputKernelClassifier:
         if y is None:
             raise ValueError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
-        check_classification_targets(y)
         labels = bag_labels(y, bags)
+        check_classification_targets(labels)
         self.classes_ = np.unique(labels)
         if len(self.classes_) != 2:
             raise ValueError(
