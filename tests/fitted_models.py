@@ -267,6 +267,8 @@ CASES = [
     case("all kernel values", kw.CGBoost(), lambda: views(3)),
     case("bags, one witness each", kw.MIClassifier(), bags),
     case("bags, every instance", kw.MIClassifier("instance", "alp", [Linear(), Gaussian()]), bags),
+    case("bags as wholes", kw.BagKernelClassifier(kernels=[Linear(), Gaussian()], power=2.0), bags),
+    case("statistics of bags", kw.BagKernelClassifier("statistics"), bags),
     case("few labels", kw.InputOutputKernelClassifier(max_candidates=4), few_labels),
     case("few labels, three classes", kw.InputOutputKernelClassifier(max_candidates=3), lambda: few_labels(3)),
     case("labels of bags", kw.InputOutputKernelClassifier("multiple-instance", max_candidates=3), bags),

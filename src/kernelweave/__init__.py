@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import ambiguity, datasets, evaluation, images, kernels, labels, machines, metric, solvers, weights
-    from .ambiguity import MIClassifier
+    from .ambiguity import BagKernelClassifier, MIClassifier
     from .ambiguity.input_output import InputOutputKernelClassifier, InputOutputKernelClustering
     from .app.tagger import PictureTagger
     from .baselines import MLLS, MLkNN
@@ -41,6 +41,7 @@ __all__ = [
     "ITMLS",
     "LPB",
     "MLLS",
+    "BagKernelClassifier",
     "CGBoost",
     "ITMLPlus",
     "InfiniteKernelClassifier",
@@ -80,6 +81,7 @@ _SUBMODULES = frozenset(
     {"ambiguity", "datasets", "evaluation", "images", "kernels", "labels", "machines", "metric", "solvers", "weights"}
 )
 _HOME_OF = {
+    "BagKernelClassifier": "ambiguity",
     "CGBoost": "boosting",
     "ITML": "metric",
     "ITMLPlus": "metric",

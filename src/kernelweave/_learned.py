@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
-from .ambiguity import MIClassifier
+from .ambiguity import BagKernelClassifier, MIClassifier
 from .ambiguity.input_output import InputOutputKernelClassifier, InputOutputKernelClustering
 from .baselines import MLLS, MLkNN
 from .boosting import LPB, CGBoost, LPBeta, LPBoost
@@ -175,6 +175,19 @@ LEARNED: Mapping[type, Forms] = {
         "intercept_": [("f", "columns")],
         "_active": [("i", "active")],
         "_expansion": [(Expansion, "active", "support")],
+    },
+    BagKernelClassifier: {
+        **_CLASSES,
+        "kernel_names_": [(tuple, "kernels")],
+        "weights_": [("f", "kernels")],
+        "objective_": [float],
+        "gap_": [float],
+        "support_": [("i", "support")],
+        "dual_coef_": [("f", "columns", "support")],
+        "intercept_": [("f", "columns")],
+        "_active": [("i", "active")],
+        "_expansion": [(Expansion, "active", "instances")],
+        "_instance_coef": [("f", "instances")],
     },
     InputOutputKernelClassifier: {
         **_INPUT_OUTPUT,

@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import kernelweave as kw
 from kernelweave.ambiguity import BagKernelClassifier, Bags, bag_statistics, median_gaussian, set_kernel
-from kernelweave.kernels import Gaussian, KernelBank, Linear, Normalised, Polynomial
+from kernelweave.kernels import Gaussian, KernelBank, Linear, Normalised, Polynomial, Repaired
 from kernelweave.machines import SquaredHinge
 
 GAUSSIAN = Gaussian(gamma=0.5)
@@ -126,6 +126,55 @@ def test_views_groups_weights_and_pickles() -> None:
     assert weighted.objective_ == pytest.approx(repeated.objective_, rel=1e-6)
 
 
+def with_a_missing_view(seed: int, share: float) -> tuple[Bags, NDArray]:
+    bags, y, _ = kw.datasets.make_bags(20, random_state=seed)
+    together = Bags(bags)
+    first = together.instances[:, :1].copy()
+    first[np.random.default_rng(seed).random(len(first)) < share] = np.nan
+    return Bags(kw.Views({"all": together.instances, "first": first}), together.bag_of), y
+
+
+@pytest.mark.parametrize("missing", ["zero", "rescale"])
+@pytest.mark.parametrize("normalise", ["cosine", "mean", None])
+@pytest.mark.filterwarnings("error")
+def test_views_that_instances_lack_are_those_of_either_bags(missing: str, normalise: str | None) -> None:
+    (a, y), (b, _) = (with_a_missing_view(seed, share) for seed, share in ((0, 0.3), (1, 0.6)))
+    spec = KernelBank(GAUSSIAN, missing=missing, dtype="float64")
+
+    def completed(left: Bags, right: Bags) -> NDArray:
+        """The mean of the kernels of both views, as they are written: zero where an instance lacks the view."""
+        there = [side.instances.present("first") for side in (left, right)]
+        K = np.zeros((left.n_instances, right.n_instances))
+        for view, both in (("all", 1.0), ("first", np.outer(*there))):
+            x, z = left.instances[view], right.instances[view]
+            K += both * np.exp(-0.5 * ((x[:, None] - z[None]) ** 2).sum(axis=2))
+        K *= np.outer(*(np.sqrt(2.0 / (1 + has)) for has in there)) if missing == "rescale" else 1.0
+        return left.reduce(np.add, right.reduce(np.add, 0.5 * K.T).T)
+
+    expected = completed(a, b)
+    if normalise == "cosine":
+        expected /= np.sqrt(np.outer(completed(a, a).diagonal(), completed(b, b).diagonal()))
+    elif normalise == "mean":
+        expected /= np.outer(a.sizes, b.sizes)
+    np.testing.assert_allclose(set_kernel(a, b, spec, normalise), expected, rtol=1e-9)
+
+    clf = BagKernelClassifier(kernels=spec, normalise=normalise).fit(a, y)
+    scores = expected.T[:, clf.support_] @ clf.dual_coef_[0] + clf.intercept_
+    np.testing.assert_allclose(clf.decision_function(b), scores, rtol=1e-8, atol=1e-12)
+
+
+def test_kernels_in_low_rank() -> None:
+    a, b = (kw.datasets.make_bags(n, random_state=n)[0] for n in (20, 5))
+    rank = Bags(a).n_instances  # every instance is a landmark: what is compared with them is exact
+    low = KernelBank([Linear(), GAUSSIAN], rank=rank, dtype="float64")
+    exact = set_kernel(a, b, [Linear(), GAUSSIAN], normalise=None)
+    np.testing.assert_allclose(set_kernel(a, b, low, normalise=None), exact, rtol=1e-6)
+    plain = KernelBank(Linear(), rank=2, dtype="float64")  # both columns are the features: all is exact
+    np.testing.assert_allclose(set_kernel(a, b, plain), set_kernel(a, b, Linear()), rtol=1e-10)
+    with pytest.raises(TypeError, match="without rank and device"):
+        BagKernelClassifier(kernels=plain).fit(a, np.arange(20) % 2)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -135,7 +184,8 @@ def test_views_groups_weights_and_pickles() -> None:
         ({"C": -1.0}, "C must be positive"),
         ({"weights": "l1"}, "does not learn them"),
         ({"kernels": "precomputed"}, "needs instances as features"),
-        ({"kernels": Normalised(Linear(), "center")}, "depend on two instances only"),
+        ({"kernels": Normalised(Linear(), "center")}, "depend on two samples only"),
+        ({"kernels": Repaired(Linear(), "clip")}, "depend on two samples only"),
         ({"kernels": Polynomial(3, offset=0.0)}, "has no cosine: use normalise='mean'"),
     ],
 )

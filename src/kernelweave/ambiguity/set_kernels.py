@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..kernels import Bank, Expansion, KernelBank
-from ..kernels.fitted import all_steps
+from ..kernels import Expansion, KernelBank
 from ..machines.squared_hinge import WeightedProblem
 from ..views import KernelStack, Views, as_views
 from .bag_estimator import Array, BagClassifier, median_gaussian
@@ -61,8 +60,9 @@ def set_kernel(
     b = a if bags_b is None else as_bags(bags_b)
     spec = kernel if isinstance(kernel, KernelBank) else KernelBank(_default(kernel, a), dtype="float64")
     bank = spec.build(a.instances)
-    pairs = InstanceKernel(bank, np.full(bank.n_kernels, 1.0 / bank.n_kernels), float(power))
-    pooled = a.reduce(np.add, b.reduce(np.add, pairs.between(b.instances, a.instances)).T)
+    everything = bank.expansion(np.arange(bank.n_kernels), np.arange(a.n_instances))
+    pairs = InstanceKernel(everything, np.full(bank.n_kernels, 1.0 / bank.n_kernels), float(power))
+    pooled = a.reduce(np.add, b.reduce(np.add, pairs(b.instances)).T)
     sizes_a, sizes_b = (_sizes(bags, normalise, partial(pairs.with_itself, bags)) for bags in (a, b))
     return pooled / np.outer(sizes_a, sizes_b)
 
@@ -86,37 +86,28 @@ def bag_statistics(X: Any, groups: Iterable | None = None) -> Array:
 
 
 class InstanceKernel:
-    """Fitted kernels between any two sets of instances, as one: weighted, and raised to a power.
+    """Kernels between instances as one: weighted, and raised to a power.
 
     Parameters
     ----------
-    bank : Bank
-        Built on the training instances.
+    kernels : Expansion
+        With the instances that others are compared with.
     weights : array of shape (n_kernels,)
     power : float
     """
 
-    def __init__(self, bank: Bank, weights: Array, power: float) -> None:
-        self._nodes, self._names = bank._nodes, bank.names
-        self._dtype, self._columns = bank.dtype, bank._columns
-        self.weights, self.power = weights, power
-        if any(step.n_samples is not None for node in self._nodes for step in all_steps(node)):
-            raise ValueError(
-                "set kernels need kernels that depend on two instances only: centred and repaired ones depend on all "
-                "training instances. Leave these normalisations out."
-            )
+    def __init__(self, kernels: Expansion, weights: Array, power: float) -> None:
+        kernels.check_of_two_samples()  # else bags could be compared with the training bags, but not with themselves
+        self._kernels, self._weights, self._power = kernels, weights, power
 
-    def between(self, left: Any, right: Any) -> Array:
-        """Kernel values of shape (len(left), len(right))."""
-        views = right if isinstance(right, Views) else as_views(right, self._columns)
-        everyone = np.arange(len(views))
-        kernels = Expansion(self._names, self._nodes, views, everyone, self._dtype, self._columns).cross(left)
-        mixed = np.tensordot(self.weights, kernels, axes=1).astype(np.float64)
-        return mixed if self.power == 1 else mixed**self.power
+    def __call__(self, X: Any) -> Array:
+        """Values between new instances and those kept, shape (n_new, n_kept)."""
+        mixed = np.tensordot(self._weights, self._kernels.cross(X), axes=1).astype(np.float64)
+        return mixed if self._power == 1 else mixed**self._power
 
     def with_itself(self, bags: Bags) -> Array:
         """The sum over all pairs of instances of each bag, shape (n_bags,)."""
-        return np.array([self.between(bag, bag).sum() for bag in bags])
+        return np.array([InstanceKernel(self._kernels.on(bag), self._weights, self._power)(bag).sum() for bag in bags])
 
 
 def _sizes(bags: Bags, normalise: str | None, with_itself: Callable[[], Array]) -> Array:
@@ -169,6 +160,8 @@ class BagKernelClassifier(BagClassifier):
     Attributes
     ----------
     classes_ : array of shape (2,)
+    kernel_names_ : tuple of str
+    weights_ : array of shape (n_kernels,)
     objective_, gap_ : float
         The optimal value and its relative duality gap.
     support_ : array of int
@@ -180,7 +173,7 @@ class BagKernelClassifier(BagClassifier):
     --------
     >>> import kernelweave as kw
     >>> bags, y, _ = kw.datasets.make_bags(n_bags=40, positive_fraction=1.0, random_state=0)
-    >>> BagKernelClassifier(C=100.0).fit(bags, y).score(bags, y)
+    >>> kw.BagKernelClassifier(C=100.0).fit(bags, y).score(bags, y)
     1.0
     """
 
@@ -220,9 +213,10 @@ class BagKernelClassifier(BagClassifier):
         plus, minus = self._class_factors(positive)
         each = self.C * self._bag_weight(bag_weight, bags)
         bags = self._compared(bags)
-        bank, weights = self._instance_bank(bags.instances)
-        pairs = InstanceKernel(bank, weights, float(self.power))
-        K = bank.combine(weights).astype(np.float64) ** self.power
+        bank, self.weights_ = self._instance_bank(bags.instances)
+        self._active = np.flatnonzero(self.weights_)
+        bank.expansion(self._active, []).check_of_two_samples()
+        K = np.asarray(bank.combine(self.weights_), dtype=np.float64) ** self.power
         K = bags.reduce(np.add, bags.reduce(np.add, K).T)
         sizes = _sizes(bags, self.normalise, K.diagonal)
         problem = WeightedProblem(0.5 * (K + K.T) / np.outer(sizes, sizes), self.fit_intercept)
@@ -232,9 +226,10 @@ class BagKernelClassifier(BagClassifier):
         self.support_ = np.flatnonzero(point.coef)
         self.dual_coef_ = point.coef[self.support_][None]
         self.intercept_ = np.array([point.intercept])
-        self._pairs = pairs
-        self._kept = bags[self.support_] if len(self.support_) else bags[:1]
-        self._coef = np.repeat((point.coef / sizes)[self.support_], bags.sizes[self.support_])
+        kept = bags.rows(self.support_)
+        self.kernel_names_ = bank.names
+        self._expansion = bank.expansion(self._active, kept)
+        self._instance_coef = (point.coef / sizes)[bags.bag_of[kept]]
         return self
 
     def _compared(self, bags: Bags) -> Bags:
@@ -248,8 +243,7 @@ class BagKernelClassifier(BagClassifier):
 
     def _bag_scores(self, bags: Bags) -> Array:
         bags = self._compared(bags)
-        if len(self.support_) == 0:
-            return np.full(len(bags), self.intercept_[0])
-        pooled = bags.reduce(np.add, self._pairs.between(bags.instances, self._kept.instances) @ self._coef)
-        sizes = _sizes(bags, self.normalise, partial(self._pairs.with_itself, bags))
+        pairs = InstanceKernel(self._expansion, self.weights_[self._active], float(self.power))
+        pooled = bags.reduce(np.add, pairs(bags.instances) @ self._instance_coef)
+        sizes = _sizes(bags, self.normalise, partial(pairs.with_itself, bags))
         return pooled / sizes + self.intercept_[0]

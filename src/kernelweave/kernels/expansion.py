@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from .._config import one_blas_thread
 from ..views import KernelStack, as_views, check_finite
-from .fitted import LazyRows, NewBlocks, Node, Partial, RightRows, all_steps, at_samples, training_rows
+from .fitted import LazyRows, NewBlocks, Node, Partial, RightRows, all_steps, at_samples, training_rows, with_samples
 from .missing import check_new
 from .quantities import PRECOMPUTED, GramColumns
 
@@ -142,6 +142,29 @@ class Expansion:
         if sorted(j for part in expansion._parts for j in part.positions) != list(range(expansion.n_kernels)):
             raise ValueError("its kernels are not numbered one after the other")
         return expansion
+
+    def check_of_two_samples(self) -> None:
+        """Refuse kernels whose values depend on more than the two samples that they compare."""
+        nodes = [node for part in self._parts for node in part.nodes]
+        lone = all(step.n_samples is None for node in nodes for step in all_steps(node))
+        if not lone or any(leaf.kernel.quantity is PRECOMPUTED for node in nodes for leaf in node.leaves):
+            raise ValueError(
+                "this needs kernels that depend on two samples only: centred, repaired and precomputed ones depend on "
+                "all training samples. Leave these out."
+            )
+
+    def on(self, X: Any) -> Expansion:
+        """The same kernels with other samples in the place of the training samples; see `check_of_two_samples`.
+
+        Parameters
+        ----------
+        X : Views, mapping, array or frame
+        """
+        self.check_of_two_samples()
+        others, n_others = self._read(X, range(self.n_kernels))
+        (part,) = self._parts  # none of the kernels needs all training samples
+        nodes = tuple(with_samples(node, others) for node in part.nodes)
+        return Expansion(self.names, nodes, others, np.arange(n_others), self.dtype, self._columns)
 
     def cross(self, X: Any) -> NDArray:
         """Kernels between new samples and the training samples kept.

@@ -117,6 +117,15 @@ def at_samples(node: Node, samples: NDArray) -> Node:
     return replace(node, factors=tuple(at_samples(factor, samples) for factor in node.factors), steps=steps)
 
 
+def with_samples(node: Node, features: Any) -> Node:
+    """A fitted kernel whose values depend on two samples alone, with other samples as those it knows."""
+    if not isinstance(node, Partial):
+        return node
+    here = present(features, node.views)
+    factors = length_factors(features, node.kernels) if node.kernels else np.ones(len(features))
+    return replace(node, positions=np.where(here, np.cumsum(here) - 1, -1), factors=factors)
+
+
 class RightRows:
     """Training rows as the right-hand side of blocks, prepared once for every quantity.
 
@@ -201,9 +210,10 @@ class Blocks(ABC):
         else:
             block = np.zeros(self.shape, self.right.dtype)
             key = (node.views, node.positions.tobytes())
-            if key not in self._parts:
-                self._parts[key] = self._part(node, left, right)
-            block[np.ix_(left, right)] = self._parts[key].kernel(node.node)
+            if len(left) and len(right):
+                if key not in self._parts:
+                    self._parts[key] = self._part(node, left, right)
+                block[np.ix_(left, right)] = self._parts[key].kernel(node.node)
         if len(node.kernels):
             block *= factors.astype(block.dtype)[:, None]
             block *= node.factors[self.columns].astype(block.dtype)

@@ -206,6 +206,18 @@ class LowRankExpansion(Expansion):
             raise ValueError("its feature maps and the features of its samples do not fit together")
         return expansion
 
+    def check_of_two_samples(self) -> None:
+        """Products of features always are."""
+
+    def on(self, X: Any) -> LowRankExpansion:
+        kernels = range(self.n_kernels)
+        others = self._read_new(X, kernels)
+        features = np.empty((len(others), self._ends[-1]), self.dtype)
+        for rows, j, Z in self._mapped(others, kernels):
+            features[rows, self._ends[j] : self._ends[j + 1]] = Z
+        settings = (self._missing, self._kernels, self.dtype, self._columns)
+        return LowRankExpansion(self.names, self._maps, self._landmarks, features, *settings)
+
     def cross(self, X: Any) -> NDArray:
         kernels = range(self.n_kernels)
         new = self._read_new(X, kernels)
