@@ -119,9 +119,9 @@ def peer_anneal(peer, hidden, deadline):
     while True:
         last, (p, f) = p, peer_turns(peer, hidden, p, lambda f, T=T: hidden.probabilities(f, T), deadline)
         stayed = np.abs(p - last).max() < Schedule().tol
-        if hidden.settled(p, f, stayed, schedule.entropy) or schedule.lowest * hidden.C > T:
+        if hidden.settled(p, f, stayed, schedule.entropy) or schedule.min_temperature * hidden.C > T:
             return
-        T /= schedule.rate
+        T /= schedule.cooling
 
 
 def run_peer(peer, hidden, start, limit):

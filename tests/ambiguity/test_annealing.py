@@ -211,7 +211,11 @@ def test_machines_of_probabilities_close_small_gaps(kind: str) -> None:
 @each
 @pytest.mark.parametrize(
     "schedule",
-    [Schedule(initial=10.0, lowest=10.0), Schedule(initial=1.0, lowest=1.0), Schedule()],
+    [
+        Schedule(initial_temperature=10.0, min_temperature=10.0),
+        Schedule(initial_temperature=1.0, min_temperature=1.0),
+        Schedule(),
+    ],
     ids=["hot", "warm", "whole"],
 )
 def test_annealing_ends_where_turns_change_nothing(kind: str, schedule: Schedule) -> None:
@@ -231,7 +235,12 @@ def test_temperatures_on_the_way_are_left_near_their_minimum(kind: str) -> None:
     bags, positive, problem = toy()
     hidden = HIDDEN[kind](bags, positive)
     for T, entropy, value, _ in anneal(problem, hidden, Schedule()).path[:4]:
-        alone = anneal(problem, hidden, Schedule(initial=T / hidden.C, lowest=1.01 * T / hidden.C), accuracy=1e-10)
+        alone = anneal(
+            problem,
+            hidden,
+            Schedule(initial_temperature=T / hidden.C, min_temperature=1.01 * T / hidden.C),
+            accuracy=1e-10,
+        )
         [(_, settled_entropy, least, _)] = alone.path
         assert least - 1e-7 * abs(least) <= value <= least + 3e-4 * abs(least)
         assert entropy == pytest.approx(settled_entropy, rel=2e-3)
@@ -266,7 +275,7 @@ def test_bend_is_the_second_derivative_of_the_free_energy(kind: str, T: float) -
 def test_newton_steps_end_where_many_turns_end(kind: str, T: float) -> None:
     bags, positive, problem = toy(30)
     hidden = HIDDEN[kind](bags, positive)
-    steps = anneal(problem, hidden, Schedule(initial=T / 20, lowest=T / 19), accuracy=1e-11)
+    steps = anneal(problem, hidden, Schedule(initial_temperature=T / 20, min_temperature=T / 19), accuracy=1e-11)
     p, point, turns, change = hidden.start(), None, 0, 1.0
     while change > 1e-9:
         point = problem.solve(*hidden.weights(p), point, accuracy=1e-12)
@@ -281,7 +290,7 @@ def test_it_may_begin_as_hot_as_one_likes() -> None:
     """Where it is so hot that p stays as it is nothing is decided, and cooling goes on."""
     bags, positive, problem = toy(20)
     hidden = Witnesses(bags, positive, 20.0)
-    usual, hot = (anneal(problem, hidden, Schedule(initial=initial)) for initial in (10.0, 1e6))
+    usual, hot = (anneal(problem, hidden, Schedule(initial_temperature=initial)) for initial in (10.0, 1e6))
     assert hot.path[-1][0] < 0.1 * hidden.C
     assert hidden.objective(hot.point) == pytest.approx(hidden.objective(usual.point), rel=0.05)
 
@@ -292,7 +301,7 @@ def test_pairs_begin_as_hot_as_one_likes(kind: str) -> None:
     X = np.random.default_rng(0).standard_normal((40, 2))
     bags, positive = Bags(X, np.repeat(np.arange(20), 2)), np.arange(20) < 10
     problem = WeightedProblem(np.exp(-0.5 * ((X[:, None] - X[None]) ** 2).sum(axis=2)))
-    outcome = anneal(problem, HIDDEN[kind](bags, positive), Schedule(initial=1e6))
+    outcome = anneal(problem, HIDDEN[kind](bags, positive), Schedule(initial_temperature=1e6))
     assert outcome.path[-1][0] < 10.0
 
 
@@ -314,7 +323,7 @@ def test_alternation_never_raises_its_objective(kind: str, seed: int) -> None:
 def test_annealing_from_the_cold_is_alternation(seed: int) -> None:
     bags, positive, problem = toy(seed=seed)
     hidden = InstanceLabels(bags, positive, 100.0)
-    cold = anneal(problem, hidden, Schedule(initial=1e-8), p=hidden.all_positive())
+    cold = anneal(problem, hidden, Schedule(initial_temperature=1e-8), p=hidden.all_positive())
     turns = alternate(problem, hidden, hidden.all_positive())
     np.testing.assert_array_equal(cold.p > 0.5, turns.p > 0.5)
 
@@ -362,7 +371,7 @@ def test_fractional_labels_stop_at_the_lowest_temperature() -> None:
     """A high cost of balance keeps labels undecided however cold it is."""
     bags, positive, problem = toy(10)
     hidden = InstanceLabels(bags, positive, 1.0, D=100.0, positive_fraction=0.45)
-    outcome = anneal(problem, hidden, Schedule(lowest=0.1))
+    outcome = anneal(problem, hidden, Schedule(min_temperature=0.1))
     assert outcome.path[-1][1] > 0.1
     assert outcome.path[-1][0] < 0.1 <= outcome.path[-2][0]
 
@@ -375,17 +384,17 @@ def test_fractional_labels_that_stay_need_no_more_cooling() -> None:
     T, entropy, *_ = outcome.path[-1]
     assert entropy > 0.1
     assert T > 1e-6
-    cold = anneal(problem, hidden, Schedule(initial=1e-8), p=outcome.p)
+    cold = anneal(problem, hidden, Schedule(initial_temperature=1e-8), p=outcome.p)
     np.testing.assert_allclose(cold.p, outcome.p, atol=5e-3)
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"initial": 0.0}, "initial of a Schedule must be positive"),
-        ({"rate": 1.0}, "rate of a Schedule divides the temperature and must be above 1"),
-        ({"lowest": -1.0}, "lowest of a Schedule must be positive"),
-        ({"tol": np.nan}, "tol of a Schedule must be positive"),
+        ({"initial_temperature": 0.0}, "initial_temperature must be positive"),
+        ({"cooling": 1.0}, "cooling divides the temperature and must be above 1"),
+        ({"min_temperature": -1.0}, "min_temperature must be positive"),
+        ({"tol": np.nan}, "tol must be positive"),
     ],
 )
 def test_refuses_schedules_that_do_not_cool(wrong: dict[str, float], message: str) -> None:

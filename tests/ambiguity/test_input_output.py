@@ -486,9 +486,9 @@ def test_bags_in_cross_validation():
 def test_bad_bags():
     X, y = toy_bags(6)
     clf = kw.InputOutputKernelClassifier("multiple-instance")
-    with pytest.raises(ValueError, match="two classes"):
+    with pytest.raises(ValueError, match="InputOutputKernelClassifier needs positive and negative bags"):
         clf.fit(X, np.zeros(6))
-    with pytest.raises(ValueError, match="two classes"):
+    with pytest.raises(ValueError, match="with 6 classes: use OneVsRestClassifier"):
         clf.fit(X, np.arange(6))
     with pytest.raises(ValueError, match="positives"):
         kw.InputOutputKernelClassifier("multiple-instance", positives=0).fit(X, y)

@@ -349,7 +349,7 @@ def test_without_an_intercept() -> None:
             r"positive_fraction must lie in \(0, 1\]",
         ),
         ({"cooling": 1.0}, "must be above 1"),
-        ({"initial_temperature": -1.0}, "initial of a Schedule must be positive"),
+        ({"initial_temperature": -1.0}, "initial_temperature must be positive"),
         ({"tol": 0.0}, "tol must be positive"),
         ({"weights": "l1"}, "does not learn them"),
     ],

@@ -48,10 +48,10 @@ class Schedule:
 
     Parameters
     ----------
-    initial : float
-    rate : float
+    initial_temperature : float
+    cooling : float
         What the temperature is divided by.
-    lowest : float
+    min_temperature : float
         Below it, cooling ends.
     entropy : float
         Hidden labels whose total entropy (in nats) is below this are decided: cooling ends.
@@ -59,18 +59,18 @@ class Schedule:
         Largest change of a probability, in a step or a turn at the last temperature, that counts as none.
     """
 
-    initial: float = 10.0
-    rate: float = 1.5
-    lowest: float = 1e-8
+    initial_temperature: float = 10.0
+    cooling: float = 1.5
+    min_temperature: float = 1e-8
     entropy: float = 1e-2
     tol: float = 1e-3
 
     def __post_init__(self) -> None:
-        for name in ("initial", "lowest", "tol"):
+        for name in ("initial_temperature", "min_temperature", "tol"):
             if not 0 < getattr(self, name) < np.inf:
-                raise ValueError(f"the {name} of a Schedule must be positive and finite, got {getattr(self, name)!r}.")
-        if not 1 < self.rate < np.inf:
-            raise ValueError(f"the rate of a Schedule divides the temperature and must be above 1, got {self.rate!r}.")
+                raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)!r}.")
+        if not 1 < self.cooling < np.inf:
+            raise ValueError(f"cooling divides the temperature and must be above 1, got {self.cooling!r}.")
 
 
 @dataclass
@@ -126,14 +126,15 @@ def anneal(
         Told a line at the end of every temperature.
     """
     p = hidden.start() if p is None else p
-    T, solves = schedule.initial * hidden.C, 1
-    point = problem.solve(*hidden.weights(p), accuracy=max(accuracy, _ROUGH * min(schedule.initial, 1.0)))
+    T, solves = schedule.initial_temperature * hidden.C, 1
+    point = problem.solve(*hidden.weights(p), accuracy=max(accuracy, _ROUGH * min(schedule.initial_temperature, 1.0)))
     path: list[tuple[float, float, float, int]] = []
     while True:
         last = p
         here, steps = _lower(problem, hidden, T, _place(hidden, T, point), accuracy, _NEAR, _LITTLE)
         stayed = float(np.abs(here.p - last).max()) < _STAYED
-        ends = hidden.settled(here.p, here.point.scores, stayed, schedule.entropy) or schedule.lowest * hidden.C > T
+        decided = hidden.settled(here.p, here.point.scores, stayed, schedule.entropy)
+        ends = decided or schedule.min_temperature * hidden.C > T
         if ends:
             here, more = _settle(problem, hidden, T, here, accuracy, schedule.tol)
             steps += more
@@ -143,7 +144,7 @@ def anneal(
             report(f"temperature {T:.3g}: entropy {path[-1][1]:.4g}, free energy {path[-1][2]:.6g}, {steps} solves")
         if ends:
             return Outcome(p, point, solves, path, p)
-        T /= schedule.rate
+        T /= schedule.cooling
 
 
 @dataclass

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from .._estimator import BankReader
@@ -19,7 +18,7 @@ from ..kernels import Bank, Gaussian, KernelBank
 from ..views import KernelStack, Views, as_views
 from ..weights import parse_weights
 from ..weights.fixed import OnePoint
-from .bags import Bags, _is_list_of_bags, as_bags, bag_labels
+from .bags import Bags, _is_list_of_bags, as_bags, bag_labels, positive_bags
 
 Array = NDArray[np.float64]
 
@@ -80,22 +79,8 @@ class BagClassifier(ClassifierMixin, BankReader):
 
     def _positive(self, y: Any, bags: Bags) -> NDArray[np.bool_]:
         """Which bags are of the second class; sets `classes_`."""
-        if y is None:
-            raise ValueError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
-        labels = bag_labels(y, bags)
-        check_classification_targets(labels)
-        self.classes_ = np.unique(labels)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs positive and negative bags, but y contains only one class: "
-                f"{self.classes_.tolist()[0]!r}."
-            )
-        if len(self.classes_) > 2:
-            raise ValueError(
-                "Only binary classification is supported. The type of the target is "
-                f"{type_of_target(labels)}, with {len(self.classes_)} classes: use OneVsRestClassifier."
-            )
-        return labels == self.classes_[1]
+        self.classes_, positive = positive_bags(y, bags, type(self).__name__)
+        return positive
 
     def _class_factors(self, positive: NDArray[np.bool_]) -> tuple[float, float]:
         """What multiplies C for the positive and for the negative class."""

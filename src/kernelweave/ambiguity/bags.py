@@ -10,6 +10,7 @@ from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import BaseCrossValidator, StratifiedKFold
 from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from ..labels import has_missing
 from ..views import KernelStack, Views, _as_float, as_row_index, as_views, check_finite
@@ -201,6 +202,25 @@ def bag_labels(y: ArrayLike, bags: Bags) -> NDArray:
             "the label of the bag. If these are labels of instances, take their maximum."
         )
     return first
+
+
+def positive_bags(y: Any, bags: Bags, who: str) -> tuple[NDArray, NDArray[np.bool_]]:
+    """The two classes of bags, and which bags are of the second: of shape (n_bags,). Errors name `who` needs them."""
+    if y is None:
+        raise ValueError(f"This {who} requires y to be passed, but the target y is None.")
+    labels = bag_labels(y, bags)
+    check_classification_targets(labels)
+    classes = np.unique(labels)
+    if len(classes) < 2:
+        raise ValueError(
+            f"{who} needs positive and negative bags, but y contains only one class: {classes.tolist()[0]!r}."
+        )
+    if len(classes) > 2:
+        raise ValueError(
+            f"Only binary classification is supported. The type of the target is {type_of_target(labels)}, with "
+            f"{len(classes)} classes: use OneVsRestClassifier."
+        )
+    return classes, labels == classes[1]
 
 
 class BagKFold(BaseCrossValidator):

@@ -22,7 +22,7 @@ from ..kernels import Bank, Gaussian, InverseDistance, InverseSquaredDistance, K
 from ..labels import has_missing
 from ..machines.simplex import SimplexSVM
 from ..weights import GroupSparse
-from .bags import Bags, as_bags, bag_labels
+from .bags import Bags, as_bags, positive_bags
 from .label_search import LabelOracle
 from .labelings import (
     BagRepresentatives,
@@ -422,16 +422,8 @@ class InputOutputKernelClassifier(ClassifierMixin, InputOutputBase):
     # -- bags -----------------------------------------------------------------------------------------------------
 
     def _fit_bags(self, bags: Bags, y: ArrayLike) -> InputOutputKernelClassifier:
-        if y is None:
-            raise ValueError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
-        labels = bag_labels(y, bags)
-        check_classification_targets(labels)
-        self.classes_ = np.unique(labels)
-        if len(self.classes_) != 2:
-            raise ValueError(
-                f"bags are positive or negative: y must have labels of two classes, got {self.classes_.tolist()}."
-            )
-        signs = np.where(labels == self.classes_[1], 1, -1)
+        self.classes_, positive = positive_bags(y, bags, type(self).__name__)
+        signs = np.where(positive, 1, -1)
         scenario: Labelings
         if self.level == "instance":
             scenario = InstanceBags(bags, signs, self.positives)

@@ -46,7 +46,8 @@ class MIClassifier(BagClassifier):
     weights : {"average", "sum"}, list of float or fixed WeightSet, default="average"
         How several kernels are combined.
     C : float, default=1.0
-        Weight of a squared margin error (there is no factor of one half).
+        Weight of a squared margin error (there is no factor of one half). Annealing of instance labels needs a larger
+        one: it leaves few positives, and where errors cost little all scores stay negative.
     D : float, default=1.0
         "alp" only: cost of the squared difference between the number of positives in a positive bag and its target.
     positive_fraction : float in (0, 1], default=0.5
