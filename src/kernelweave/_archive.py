@@ -86,6 +86,7 @@ def write_archive(
     --------
     >>> import tempfile
     >>> import numpy as np
+    >>> from kernelweave._archive import read_archive, write_archive
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_archive(f"{folder}/a.kw", "note", {"text": "woven"}, {"words/0": np.arange(3)})
     ...     archive = read_archive(f"{folder}/a.kw")

@@ -33,6 +33,7 @@ def atomic_write(path: str | os.PathLike[str], text: bool = False) -> Iterator[I
     --------
     >>> import tempfile
     >>> from pathlib import Path
+    >>> from kernelweave._files import atomic_write
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with atomic_write(Path(folder) / "note.txt", text=True) as file:
     ...         _ = file.write("woven")

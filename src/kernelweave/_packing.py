@@ -60,6 +60,7 @@ class Packer:
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave._packing import Packer, unpack
     >>> from kernelweave.kernels import Gaussian
     >>> packer = Packer("model/")
     >>> packer.pack(Gaussian(0.5), "kernels")

@@ -14,6 +14,7 @@ def to_spec(value: Any) -> Any:
 
     Examples
     --------
+    >>> from kernelweave._spec import to_spec
     >>> from kernelweave.kernels import Gaussian
     >>> to_spec(Gaussian(0.5))
     {'is': 'Gaussian', 'multiplier': 0.5, 'gamma': None, 'metric': 'euclidean'}
@@ -34,6 +35,7 @@ def from_spec(spec: Any, classes: Iterable[type]) -> Any:
 
     Examples
     --------
+    >>> from kernelweave._spec import from_spec
     >>> from kernelweave.kernels import Gaussian
     >>> from_spec({"is": "Gaussian", "multiplier": 0.5}, [Gaussian])
     Gaussian(0.5)

@@ -135,6 +135,7 @@ class MLkNN(LabelScorer):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave import MLkNN
     >>> X = np.array([[0.0], [0.1], [0.2], [0.3], [1.0], [1.1], [1.2], [1.3]])
     >>> Y = np.array([[1, 0], [1, 0], [1, 0], [1, 1], [0, 1], [0, 1], [0, np.nan], [0, 1]])
     >>> model = MLkNN(n_neighbors=2).fit(X, Y)
@@ -275,6 +276,7 @@ class MLLS(LabelScorer):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave import MLLS
     >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
     >>> Y = np.array([[0, 1, 1], [1, 0, 1], [1, 1, 1], [0, 0, 0]])
     >>> MLLS(n_components=2).fit(X, Y).predict(X)

@@ -54,6 +54,7 @@ class Labels:
 
         Examples
         --------
+        >>> from kernelweave.labels import as_labels
         >>> labels = as_labels([[1, 0], [0, 1]])
         >>> labels.write(-labels.signs)
         array([[0, 1],
@@ -83,6 +84,7 @@ def as_labels(Y: Any, names: ArrayLike | None = None, what: str = "Y") -> Labels
 
     Examples
     --------
+    >>> from kernelweave.labels import as_labels
     >>> as_labels([[1, 0, float("nan")], [0, 1, 1]]).signs.tolist()
     [[1, -1, 0], [-1, 1, 1]]
     >>> tags = as_labels([["sky", "sea"], ["tree"]])

@@ -37,6 +37,7 @@ class Views:
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave import Views
     >>> views = Views({"sift": np.ones((4, 3)), "gist": np.zeros((4, 2))})
     >>> views.shape, views.names
     ((4, 5), ('sift', 'gist'))
@@ -99,6 +100,7 @@ class Views:
         Examples
         --------
         >>> import numpy as np
+        >>> from kernelweave import Views
         >>> Views({"sift": [[1.0, 2.0], [np.nan, np.nan]], "gist": [[3.0], [4.0]]}).present("sift")
         array([ True, False])
         """
@@ -145,6 +147,7 @@ class KernelStack:
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave import KernelStack
     >>> stack = KernelStack(np.stack([np.eye(5), np.ones((5, 5))]))
     >>> stack[[0, 3]].shape, stack.names
     ((2, 5), ('K0', 'K1'))
@@ -249,6 +252,7 @@ def as_views(X: Any, columns: Mapping[str, Any] | None = None, incomplete: bool 
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.views import as_views
     >>> as_views(np.ones((3, 5)), columns={"shape": slice(0, 2), "colour": [2, 3, 4]})
     Views(3 samples; 'shape': 2 columns, 'colour': 3 columns)
     """

@@ -39,6 +39,8 @@ def median_gaussian(X: NDArray, scale: float = 1.0) -> Gaussian:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.ambiguity import median_gaussian
     >>> median_gaussian(np.array([[0.0], [1.0], [2.0]])).gamma
     0.5
     """

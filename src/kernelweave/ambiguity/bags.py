@@ -46,6 +46,8 @@ class Bags:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.ambiguity import Bags
     >>> bags = Bags([np.ones((2, 3)), np.zeros((1, 3))])
     >>> len(bags), bags.instances.shape, bags.bag_of.tolist()
     (2, (3, 3), [0, 0, 1])
@@ -136,6 +138,8 @@ class Bags:
 
         Examples
         --------
+        >>> import numpy as np
+        >>> from kernelweave.ambiguity import Bags
         >>> Bags(np.ones((4, 2)), groups=[0, 0, 1, 1]).of_rows([2, 3]).tolist()
         [1]
         """
@@ -154,6 +158,7 @@ def as_bags(X: Any, groups: Iterable | None = None) -> Bags:
 
     Examples
     --------
+    >>> from kernelweave.ambiguity import as_bags
     >>> as_bags([[0.0, 1.0], [2.0, 3.0]])
     Bags(2 bags of 1 to 1 instances; 2 in all)
     """
@@ -179,6 +184,8 @@ def bag_labels(y: ArrayLike, bags: Bags) -> NDArray:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.ambiguity import Bags, bag_labels
     >>> bag_labels(["yes", "no", "no"], Bags(np.ones((3, 2)), groups=[0, 1, 1])).tolist()
     ['yes', 'no']
     """
@@ -241,6 +248,8 @@ class BagKFold(BaseCrossValidator):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.ambiguity import BagKFold
     >>> groups, y = [0, 0, 1, 2, 2, 3], [0, 0, 1, 1, 1, 0]
     >>> for _, test in BagKFold(2).split(np.ones((6, 2)), y, groups):
     ...     print(test.tolist())
@@ -293,7 +302,9 @@ def whole_bags(splits: Iterable[tuple[Index, Index]], groups: Iterable) -> Itera
 
     Examples
     --------
+    >>> import numpy as np
     >>> from sklearn.model_selection import GroupKFold
+    >>> from kernelweave.ambiguity import whole_bags
     >>> X, groups = np.ones((4, 1)), [0, 0, 1, 1]
     >>> [test.tolist() for _, test in whole_bags(GroupKFold(2).split(X, groups=groups), groups)]
     [[2, 3], [0, 1]]

@@ -261,6 +261,7 @@ class InputOutputKernelClassifier(ClassifierMixin, InputOutputBase):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from sklearn.datasets import make_moons
     >>> import kernelweave as kw
     >>> X, y = make_moons(80, noise=0.05, random_state=0)

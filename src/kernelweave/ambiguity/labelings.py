@@ -146,6 +146,7 @@ class SemiSupervised(PartlyKnown):
 
     Examples
     --------
+    >>> from kernelweave.ambiguity.labelings import SemiSupervised
     >>> scenario = SemiSupervised([1, -1, 0, 0, 0, 0], balance=0.25)
     >>> scenario.linear_argmax([0.0, 0.0, 0.1, 0.9, 0.3, 0.2])
     array([ 1, -1, -1,  1, -1, -1], dtype=int8)
@@ -217,6 +218,8 @@ class InstanceBags(_OfBags):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.ambiguity import Bags
+    >>> from kernelweave.ambiguity.labelings import InstanceBags
     >>> scenario = InstanceBags(Bags(np.ones((5, 1)), groups=[0, 0, 0, 1, 1]), [1, -1], positives=1)
     >>> scenario.linear_argmax([-3.0, -1.0, -2.0, 5.0, 5.0])
     array([-1,  1, -1, -1, -1], dtype=int8)

@@ -49,6 +49,8 @@ def set_kernel(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.ambiguity import set_kernel
     >>> from kernelweave.kernels import Linear
     >>> bags = [np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[1.0, 0.0]])]
     >>> set_kernel(bags, kernel=Linear(), normalise=None)
@@ -72,6 +74,8 @@ def bag_statistics(X: Any, groups: Iterable | None = None) -> Array:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.ambiguity import bag_statistics
     >>> bag_statistics([np.array([[1.0], [3.0]]), np.array([[5.0]])])
     array([[1., 3., 2.],
            [5., 5., 5.]])

@@ -86,6 +86,7 @@ def all_settings(costs: Mapping[str, Sequence[float]], weights: Sequence[Any]) -
 
     Examples
     --------
+    >>> from kernelweave.app.choosing import all_settings
     >>> [setting.label for setting in all_settings({"ranker": [10.0, 1.0]}, ["average", "l1"])]
     ['ranker, average, C=1', 'ranker, average, C=10', 'ranker, l1, C=1', 'ranker, l1, C=10']
     """
@@ -139,6 +140,7 @@ def why_nothing(signs: Signs, ranks: bool) -> str:
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.app.choosing import why_nothing
     >>> why_nothing(np.array([[1, -1], [-1, 1]]), ranks=True)
     ''
     """

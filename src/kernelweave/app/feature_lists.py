@@ -49,6 +49,7 @@ def features_as_data(features: str | list[Feature]) -> list[dict[str, Any]]:
 
     Examples
     --------
+    >>> from kernelweave.app.feature_lists import features_as_data
     >>> from kernelweave.images.histograms import LBPHistogram
     >>> features_as_data([LBPHistogram()])
     [{'is': 'LBPHistogram', 'layouts': ['1x1'], 'name': ''}]

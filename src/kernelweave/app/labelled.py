@@ -61,6 +61,7 @@ def read_labelled(pictures: Any, Y: Any = None) -> Labelled:
 
     Examples
     --------
+    >>> from kernelweave.app.labelled import read_labelled
     >>> given = read_labelled(["a.jpg", "b.jpg"], ["cat", "dog"])
     >>> given.single, given.labels.names.tolist(), given.labels.signs.tolist()
     (True, ['cat', 'dog'], [[1, -1], [-1, 1]])

@@ -32,6 +32,8 @@ def write_report(path: str | os.PathLike[str], content: ReportContent) -> None:
     --------
     >>> import tempfile
     >>> from pathlib import Path
+    >>> from kernelweave.app.report import write_report
+    >>> from kernelweave.app.report_content import ReportContent
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_report(Path(folder) / "report.html", ReportContent("Empty"))
     ...     [file.name for file in Path(folder).iterdir()]
@@ -57,6 +59,8 @@ def pictures_to_show(content: ReportContent) -> tuple[int, ...]:
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.app.report import pictures_to_show
+    >>> from kernelweave.app.report_content import ReportContent
     >>> pictures_to_show(ReportContent("Beach", label_names=("beach",), Y=np.array([[1], [0]]),
     ...                                scores=np.array([[0.7], [-0.2]])))
     (0, 1)
@@ -77,6 +81,8 @@ def render_report(content: ReportContent) -> str:
 
     Examples
     --------
+    >>> from kernelweave.app.report import render_report
+    >>> from kernelweave.app.report_content import ReportContent
     >>> page = render_report(ReportContent("Beach or not", label_names=("beach",)))
     >>> page.startswith("<!DOCTYPE html>"), "Beach or not" in page
     (True, True)

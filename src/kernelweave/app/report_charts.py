@@ -34,6 +34,7 @@ def shortened(text: str, longest: int = _LONGEST_NAME) -> str:
 
     Examples
     --------
+    >>> from kernelweave.app.report_charts import shortened
     >>> shortened("a rather long name", 11)
     'a rathe…ame'
     """
@@ -60,6 +61,7 @@ def horizontal_bars(names: Sequence[str], values: Sequence[float], largest: floa
 
     Examples
     --------
+    >>> from kernelweave.app.report_charts import horizontal_bars
     >>> horizontal_bars(["colour", "texture"], [0.5, 0.25], largest=0.5).count("<li>")
     2
     """
@@ -104,6 +106,8 @@ def line_chart(lines: Sequence[Line], x_title: str, y_title: str, what: str) -> 
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.app.report_charts import Line, line_chart
     >>> chart = line_chart([Line("gap", np.arange(3.0), np.array([1.0, 0.1, 0.01]))], "iteration", "gap", "The gap.")
     >>> chart.count("<path"), ">0.1</text>" in chart
     (1, True)
@@ -173,6 +177,8 @@ def recall_chart(recall: Floats, precision: Floats, baseline: float, what: str, 
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.app.report_charts import recall_chart
     >>> 'aria-label="A curve."' in recall_chart(np.array([0.5, 1.0]), np.array([1.0, 0.8]), 0.5, "A curve.")
     True
     """
@@ -205,6 +211,8 @@ def sparkline(recall: Floats, precision: Floats) -> str:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.app.report_charts import sparkline
     >>> sparkline(np.array([1.0]), np.array([1.0])).startswith("<svg")
     True
     """
@@ -234,6 +242,8 @@ def heat_map(values: Floats, rows: Sequence[str], columns: Sequence[str], what: 
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.app.report_charts import heat_map
     >>> heat_map(np.array([[0.2, 0.8]]), ["colour"], ["sky", "sea"], "Weights.").count('class="cell')
     2
     """

@@ -48,6 +48,8 @@ class ReportContent:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.app.report_content import ReportContent
     >>> content = ReportContent("Beach or not", label_names=("beach",), Y=np.array([[1], [0]]),
     ...                         scores=np.array([[0.7], [-0.2]]), names=["a.jpg", "b.jpg"])
     >>> content.facts["pictures"] = "2"

@@ -19,6 +19,7 @@ def escaped(text: object) -> str:
 
     Examples
     --------
+    >>> from kernelweave.app.report_markup import escaped
     >>> escaped('<b>"cats" & dogs')
     '&lt;b&gt;&quot;cats&quot; &amp; dogs'
     """
@@ -40,6 +41,7 @@ def percent(share: float) -> str:
 
     Examples
     --------
+    >>> from kernelweave.app.report_markup import percent
     >>> percent(0.000058), percent(0.314), percent(4e-15), percent(0.0), percent(1.0)
     ('0.0058%', '31%', 'less than 0.0001%', '0%', '100%')
     """
@@ -55,6 +57,7 @@ def count(number: int, noun: str) -> str:
 
     Examples
     --------
+    >>> from kernelweave.app.report_markup import count
     >>> count(1, "picture"), count(2500, "picture")
     ('1 picture', '2,500 pictures')
     """

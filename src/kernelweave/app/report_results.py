@@ -52,6 +52,7 @@ class LabelResults:
 
     Examples
     --------
+    >>> from kernelweave.app.report_results import LabelResults
     >>> results = LabelResults([[1], [0], [1], [float("nan")]], [[3.0], [2.0], [1.0], [0.0]])
     >>> results.n_with.tolist(), results.n_unjudged.tolist(), results.f1.round(2).tolist()
     ([2], [1], [0.8])

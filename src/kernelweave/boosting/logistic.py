@@ -52,6 +52,7 @@ def kernel_logistic(G: Array, y: Array, C: float, tol: float, max_iter: int) -> 
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.boosting.logistic import kernel_logistic
     >>> X = np.array([[-2.0], [-1.0], [1.0], [2.0]])
     >>> found = kernel_logistic(X @ X.T, np.array([-1.0, -1.0, 1.0, 1.0]), C=1.0, tol=1e-9, max_iter=50)
     >>> bool(found.gap <= 1e-9), (X.T @ found.coef).round(3)

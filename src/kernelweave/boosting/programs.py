@@ -88,6 +88,7 @@ def lp_beta(scores: ArrayLike, codes: ArrayLike, nu: float, slack: str = "sample
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.boosting import lp_beta
     >>> good, noise = np.array([[2.0, 0.0], [0.0, 2.0], [1.0, 0.0]]), np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 0.0]])
     >>> found = lp_beta(np.stack([good, noise], axis=1), [0, 1, 0], nu=0.5)
     >>> found.weights, round(found.rho, 6)
@@ -102,6 +103,7 @@ def lp_b(scores: ArrayLike, codes: ArrayLike, nu: float, slack: str = "sample") 
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.boosting import lp_b, lp_beta
     >>> scores = np.random.default_rng(0).normal(size=(9, 2, 3))
     >>> codes = np.arange(9) % 3
     >>> bool(lp_b(scores, codes, 0.5).value <= lp_beta(scores, codes, 0.5).value)
@@ -122,6 +124,7 @@ def lp_boost(scores: ArrayLike, signs: ArrayLike, nu: float) -> Combination:
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.boosting import lp_boost
     >>> found = lp_boost(np.array([[1.0, -1.0], [2.0, 0.0], [-1.0, 0.5]]), [1, 1, -1], nu=0.3)
     >>> found.weights, found.rho
     (array([1., 0.]), 1.0)

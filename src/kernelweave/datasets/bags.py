@@ -65,6 +65,7 @@ def make_bags(
 
     Examples
     --------
+    >>> from kernelweave.datasets import make_bags
     >>> bags, y, inside = make_bags(n_bags=4, positive_fraction=0.3, random_state=0)
     >>> [bag.shape for bag in bags], y.tolist(), inside.shape
     ([(4, 2), (4, 2), (8, 2), (10, 2)], [0, 1, 1, 0], (26,))

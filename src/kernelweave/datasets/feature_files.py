@@ -75,6 +75,8 @@ def load_libsvm(path: PathLike, n_features: int | None = None) -> FeatureSet:
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
+    >>> from kernelweave.datasets import load_libsvm
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = (Path(folder) / "some.libsvm").write_text("1,3 1:0.5 2:1\\n3 2:2\\n")
     ...     loaded = load_libsvm(Path(folder) / "some.libsvm")
@@ -117,6 +119,9 @@ def load_npz(path: PathLike) -> FeatureSet:
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from kernelweave.datasets import load_npz
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.savez(Path(folder) / "some.npz", gist=np.ones((3, 4)), y=["cat", "dog", "cat"])
     ...     loaded = load_npz(Path(folder) / "some.npz")
@@ -176,6 +181,8 @@ def load_arff(
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
+    >>> from kernelweave.datasets import load_arff
     >>> text = '''@relation 'birds: -C 2'
     ... @attribute wren {0,1}
     ... @attribute 'house sparrow' {0,1}

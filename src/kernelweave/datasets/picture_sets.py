@@ -135,6 +135,8 @@ def read_pictures(
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
+    >>> from kernelweave.datasets import read_pictures
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for name in ("a.jpg", "b.jpg"):
     ...         _ = (Path(folder) / name).write_bytes(b"...")

@@ -42,6 +42,7 @@ def write_csv(path: PathLike, pictures: Sequence[PathLike], label_names: ArrayLi
     --------
     >>> import tempfile
     >>> from pathlib import Path
+    >>> from kernelweave.datasets import write_csv
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     table = Path(folder) / "labels.csv"
     ...     write_csv(table, [Path(folder) / "a.jpg"], ["sea", "sky", "tree"], [[1, 0, float("nan")]])
@@ -65,6 +66,7 @@ def write_jsonl(path: PathLike, pictures: Sequence[PathLike], label_names: Array
     --------
     >>> import tempfile
     >>> from pathlib import Path
+    >>> from kernelweave.datasets import write_jsonl
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     table = Path(folder) / "metadata.jsonl"
     ...     write_jsonl(table, [Path(folder) / "a.jpg"], ["sea", "sky"], [[1, float("nan")]])
@@ -103,6 +105,7 @@ def write_sidecars(pictures: Sequence[PathLike], label_names: ArrayLike, Y: Any)
     --------
     >>> import tempfile
     >>> from pathlib import Path
+    >>> from kernelweave.datasets import write_sidecars
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     picture = Path(folder) / "a.jpg"
     ...     [path.name for path in write_sidecars([picture], ["sea", "sky"], [[1, 0]])]
@@ -141,6 +144,7 @@ def write_table(
     --------
     >>> import tempfile
     >>> from pathlib import Path
+    >>> from kernelweave.datasets import write_table
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     table = Path(folder) / "scores.jsonl"
     ...     write_table(table, ["picture", "label", "score"], [["a.jpg", "sea", 0.5], ["b.jpg", "sky", None]], "jsonl")

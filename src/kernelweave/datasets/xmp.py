@@ -71,6 +71,7 @@ def read_keywords(path: str | os.PathLike[str]) -> list[str]:
     --------
     >>> import tempfile
     >>> from pathlib import Path
+    >>> from kernelweave.datasets import read_keywords, write_keywords
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     sidecar = Path(folder) / "photo.jpg.xmp"
     ...     write_keywords(sidecar, ["mer", "été"])

@@ -45,6 +45,7 @@ def measure(name: str, Y: Any, scores: ArrayLike) -> Measured:
 
     Examples
     --------
+    >>> from kernelweave.evaluation import measure
     >>> result = measure("image_auc", [[1, 0, 0], [1, 1, 1], [0, 1, float("nan")]], [[3, 2, 1], [3, 2, 1], [2, 2, 9]])
     >>> result.value, result.each.tolist(), result.n_used, result.n_skipped, result.n_tied
     (0.75, [1.0, nan, 0.5], 2, 1, 1)
@@ -73,6 +74,7 @@ def auc(Y: Any, scores: ArrayLike, by: str = "image") -> float:
 
     Examples
     --------
+    >>> from kernelweave.evaluation import auc
     >>> Y, scores = [[1, 0, 1], [0, 0, 1]], [[0.9, 0.5, 0.1], [0.3, 0.2, 0.8]]
     >>> [round(auc(Y, scores, by), 4) for by in ("image", "pooled", "category", "micro")]
     [0.75, 0.7222, 1.0, 0.6667]
@@ -99,6 +101,7 @@ def average_precision(relevant: ArrayLike, scores: ArrayLike, interpolation: str
 
     Examples
     --------
+    >>> from kernelweave.evaluation import average_precision
     >>> round(average_precision([1, 0, 1, 0], [4, 3, 2, 1]), 4)
     0.8333
     >>> round(average_precision([1, 0, 1, 0], [4, 3, 2, 1], interpolation="11-point"), 4)
@@ -129,6 +132,7 @@ def mean_average_precision(Y: Any, scores: ArrayLike, interpolation: str = "exac
 
     Examples
     --------
+    >>> from kernelweave.evaluation import mean_average_precision
     >>> mean_average_precision([[1, 0], [0, 1]], [[0.9, 0.1], [0.2, 0.8]])
     1.0
     """
@@ -157,6 +161,7 @@ def precision_at(Y: Any, scores: ArrayLike, k: int, by: str = "image") -> float:
 
     Examples
     --------
+    >>> from kernelweave.evaluation import precision_at
     >>> precision_at([[1, 0, 1], [0, 0, 1]], [[0.9, 0.5, 0.1], [0.3, 0.2, 0.8]], k=2)
     0.5
     """
@@ -177,6 +182,7 @@ def recall_at(Y: Any, scores: ArrayLike, k: int, by: str = "image") -> float:
 
     Examples
     --------
+    >>> from kernelweave.evaluation import recall_at
     >>> recall_at([[1, 0, 1], [0, 0, 1]], [[0.9, 0.5, 0.1], [0.3, 0.2, 0.8]], k=2)
     0.75
     """
@@ -198,6 +204,7 @@ def f1_at(Y: Any, scores: ArrayLike, k: int, by: str = "image") -> float:
 
     Examples
     --------
+    >>> from kernelweave.evaluation import f1_at
     >>> round(f1_at([[1, 0, 1], [0, 0, 1]], [[0.9, 0.5, 0.1], [0.3, 0.2, 0.8]], k=2), 4)
     0.5833
     """
@@ -211,6 +218,7 @@ def one_error(Y: Any, scores: ArrayLike) -> float:
 
     Examples
     --------
+    >>> from kernelweave.evaluation import one_error
     >>> one_error([[1, 0, 1], [0, 0, 1]], [[0.9, 0.5, 0.1], [0.3, 0.8, 0.2]])
     0.5
     """
@@ -225,6 +233,7 @@ def coverage(Y: Any, scores: ArrayLike) -> float:
 
     Examples
     --------
+    >>> from kernelweave.evaluation import coverage
     >>> coverage([[1, 0, 1], [0, 0, 1]], [[0.9, 0.5, 0.1], [0.3, 0.2, 0.8]])
     2.0
     """
@@ -239,6 +248,7 @@ def ranking_loss(Y: Any, scores: ArrayLike) -> float:
 
     Examples
     --------
+    >>> from kernelweave.evaluation import ranking_loss
     >>> ranking_loss([[1, 0, 1], [0, 0, 1]], [[0.9, 0.5, 0.1], [0.3, 0.2, 0.8]])
     0.25
     """
@@ -254,6 +264,7 @@ def lrap(Y: Any, scores: ArrayLike) -> float:
 
     Examples
     --------
+    >>> from kernelweave.evaluation import lrap
     >>> round(lrap([[1, 0, 1], [0, 0, 1]], [[0.9, 0.5, 0.1], [0.3, 0.2, 0.8]]), 4)
     0.9167
     """

@@ -58,6 +58,7 @@ def verification(scores: ArrayLike, similar: ArrayLike) -> Verification:
 
     Examples
     --------
+    >>> from kernelweave.evaluation import verification
     >>> verification([-0.1, -0.2, -0.9, -1.5], [1, -1, 1, -1])
     Verification(average_precision=0.8333333333333333, auc=0.75, n_similar=2, n_dissimilar=2)
     """
@@ -87,6 +88,7 @@ def cumulative_match(distances: ArrayLike, gallery_labels: ArrayLike, probe_labe
 
     Examples
     --------
+    >>> from kernelweave.evaluation import cumulative_match
     >>> cumulative_match([[0.1, 0.5, 0.9], [0.4, 0.2, 0.3]], ["ann", "bob", "cy"], ["ann", "cy"])
     array([0.5, 1. , 1. ])
     """
@@ -131,6 +133,7 @@ def one_gallery_split(y: ArrayLike, random_state: int | RandomState | None = Non
 
     Examples
     --------
+    >>> from kernelweave.evaluation import one_gallery_split
     >>> gallery, probes = one_gallery_split([7, 7, 7, 8, 8, 9], random_state=0)
     >>> len(gallery), len(probes)
     (3, 3)
@@ -174,6 +177,7 @@ def privileged_ratio_curve(
     Examples
     --------
     >>> import kernelweave as kw
+    >>> from kernelweave.evaluation import privileged_ratio_curve
     >>> X, Z, y = kw.datasets.make_privileged(n_identities=8, random_state=0)
     >>> pairs = kw.PairSet.from_classes(y, max_positives=60, random_state=0)
     >>> model = kw.PartialITMLPlus(gamma=0.1, random_state=0)
@@ -202,6 +206,7 @@ def plot_distances(distances: ArrayLike, similar: ArrayLike, bins: int = 40, ax:
     Examples
     --------
     >>> import matplotlib; matplotlib.use("agg")
+    >>> from kernelweave.evaluation import plot_distances
     >>> ax = plot_distances([0.1, 0.2, 0.9, 1.5], [1, 1, -1, -1], bins=5)
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['similar (2)', 'dissimilar (2)']
@@ -235,6 +240,7 @@ def plot_cumulative_match(curves: ArrayLike | Mapping[str, ArrayLike], ax: Axes 
     Examples
     --------
     >>> import matplotlib; matplotlib.use("agg")
+    >>> from kernelweave.evaluation import plot_cumulative_match
     >>> ax = plot_cumulative_match({"learned": [0.8, 0.9, 1.0], "plain": [0.5, 0.7, 1.0]})
     >>> [line.get_label() for line in ax.get_lines()]
     ['learned', 'plain']

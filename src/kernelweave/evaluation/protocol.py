@@ -37,6 +37,8 @@ def most_frequent_labels(Y: Any, m: int) -> NDArray[np.intp]:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.evaluation import most_frequent_labels
     >>> Y = np.array([[1, 0, 1], [0, 0, 1], [0, 1, 1]])
     >>> most_frequent_labels(Y, 2).tolist()
     [2, 0]
@@ -62,6 +64,7 @@ def rows_with_at_least(Y: Any, k: int) -> Mask:
 
     Examples
     --------
+    >>> from kernelweave.evaluation import rows_with_at_least
     >>> rows_with_at_least([[1, 0, 1], [0, 0, 1]], 2).tolist()
     [True, False]
     """
@@ -120,6 +123,8 @@ def remove_labels(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.evaluation import remove_labels
     >>> Y = np.array([[1, 1, 1, 1, 0], [1, 0, 0, 0, 0]])
     >>> [(case.fraction, case.realised, case.Y.sum(axis=1).tolist()) for case in remove_labels(Y, (0.0, 0.5))]
     [(0.0, 0.0, [4, 1]), (0.5, 0.4, [2, 1])]

@@ -55,6 +55,7 @@ def scorer(name: str) -> Scorer:
     >>> from sklearn.datasets import make_multilabel_classification
     >>> from sklearn.linear_model import RidgeClassifier
     >>> from sklearn.model_selection import cross_val_score
+    >>> from kernelweave.evaluation import scorer
     >>> X, Y = make_multilabel_classification(random_state=0)
     >>> cross_val_score(RidgeClassifier(), X, Y, scoring=scorer("neg_ranking_loss"), cv=3).shape
     (3,)
@@ -78,6 +79,7 @@ def label_scores(estimator: Any, X: Any) -> NDArray[np.float64]:
     Examples
     --------
     >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> from kernelweave.evaluation.scorers import label_scores
     >>> model = KNeighborsClassifier(1).fit([[0.0], [1.0]], [[1, 1], [0, 1]])
     >>> label_scores(model, [[0.1], [0.9]]).tolist()
     [[1.0, 1.0], [0.0, 1.0]]

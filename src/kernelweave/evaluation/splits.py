@@ -44,6 +44,8 @@ class MultilabelStratifiedKFold(KFold):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.evaluation import MultilabelStratifiedKFold
     >>> Y = np.array([[1, 0]] * 3 + [[0, 1]] * 3 + [[0, 0]] * 3)
     >>> [Y[test].sum(axis=0).tolist() for _, test in MultilabelStratifiedKFold(3).split(Y, Y)]
     [[1, 1], [1, 1], [1, 1]]
@@ -77,6 +79,7 @@ class RepeatedMultilabelStratifiedKFold(BaseCrossValidator):
 
     Examples
     --------
+    >>> from kernelweave.evaluation import RepeatedMultilabelStratifiedKFold
     >>> cv = RepeatedMultilabelStratifiedKFold(n_splits=2, n_repeats=3, random_state=0)
     >>> cv.get_n_splits()
     6
@@ -129,6 +132,8 @@ class MultilabelStratifiedShuffleSplit(ShuffleSplit):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.evaluation import MultilabelStratifiedShuffleSplit
     >>> Y = np.array([[1, 0]] * 4 + [[0, 1]] * 4)
     >>> train, test = next(MultilabelStratifiedShuffleSplit(1, test_size=0.25, random_state=0).split(Y, Y))
     >>> Y[test].sum(axis=0).tolist(), Y[train].sum(axis=0).tolist()

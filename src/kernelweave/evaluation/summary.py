@@ -96,6 +96,7 @@ def evaluate(
 
     Examples
     --------
+    >>> from kernelweave.evaluation import evaluate, subpopulations
     >>> Y = [[1, 0, 1], [0, 0, 1], [0, 1, float("nan")], [0, 0, 0]]
     >>> scores = [[0.9, 0.5, 0.1], [0.3, 0.2, 0.8], [0.4, 0.4, 0.9], [0.1, 0.2, 0.3]]
     >>> table = evaluate(Y, scores, ["image_auc", "category_ap", "image_precision@1"], by=subpopulations(Y))
@@ -143,6 +144,7 @@ def subpopulations(Y: Any) -> dict[str, NDArray[np.bool_]]:
 
     Examples
     --------
+    >>> from kernelweave.evaluation import subpopulations
     >>> {name: rows.tolist() for name, rows in subpopulations([[1, 0], [1, 1], [0, 0]]).items()}
     {'one label': [True, False, False], 'several labels': [False, True, False]}
     """

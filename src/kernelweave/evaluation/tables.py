@@ -113,6 +113,7 @@ def summary_table(
 
     Examples
     --------
+    >>> from kernelweave.evaluation import summary_table
     >>> table = summary_table({("ranker", "scene"): [0.90, 0.92], ("ranker", "birds"): [0.71, 0.75],
     ...                        ("one-vs-rest", "scene"): [0.88, 0.89], ("one-vs-rest", "birds"): [0.70, float("nan")]})
     >>> print(table.text(scale=100, best="largest"))

@@ -82,6 +82,7 @@ class LabelledBank(Bank):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.generation.labelled_bank import InputKernels, LabelledBank
     >>> from kernelweave.kernels import KernelBank, Linear
     >>> bank = KernelBank(Linear(), dtype="float64").build(np.array([[1.0], [2.0]]))
     >>> labelled = LabelledBank(InputKernels(bank), np.array([[[1, 1]], [[1, -1]]], dtype=np.int8))

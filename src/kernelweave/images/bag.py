@@ -160,6 +160,7 @@ class BagOfWords(LocalWords):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.images import BagOfWords, KMeans, Picture
     >>> from kernelweave.images.places import DenseGrid
     >>> from kernelweave.images.sift import SIFT
     >>> feature = BagOfWords(DenseGrid(), SIFT(), KMeans(20), layouts=("1x1", "2x2"))
@@ -229,6 +230,7 @@ class BoxWords(LocalWords):
 
     Examples
     --------
+    >>> from kernelweave.images import BoxWords, KMeans
     >>> from kernelweave.images.places import DenseGrid
     >>> from kernelweave.images.sift import SIFT
     >>> BoxWords(DenseGrid(), SIFT(), KMeans(20), boxes=2).views
@@ -273,6 +275,7 @@ def shares(slots: NDArray, weights: Array, n_slots: int) -> Array:
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.images.bag import shares
     >>> shares(np.array([0, 2, 2, 2]), np.ones(4, dtype=np.float32), 3)
     array([0.25, 0.  , 0.75], dtype=float32)
     """
@@ -286,6 +289,7 @@ def largest(slots: NDArray, weights: Array, n_slots: int) -> Array:
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.images.bag import largest
     >>> largest(np.array([0, 2, 2]), np.array([1.0, 0.25, 0.5], dtype=np.float32), 3)
     array([1. , 0. , 0.5], dtype=float32)
     """

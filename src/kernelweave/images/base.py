@@ -39,6 +39,7 @@ class Picture:
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.images import Picture
     >>> picture = Picture(np.full((4, 6, 3), 100, dtype=np.uint8))
     >>> picture.height, picture.width, float(picture.grey[0, 0])
     (4, 6, 100.0)

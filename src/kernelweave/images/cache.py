@@ -57,6 +57,7 @@ class FeatureCache:
     --------
     >>> import tempfile
     >>> import numpy as np
+    >>> from kernelweave.images import FeatureCache
     >>> with FeatureCache(tempfile.mkdtemp()) as cache:
     ...     cache.put_many({"a": np.array([1.0, 2.0], dtype=np.float32)})
     ...     cache.get_many(["a", "b"])

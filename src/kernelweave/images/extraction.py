@@ -64,6 +64,7 @@ def extract(
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.images.extraction import extract
     >>> from kernelweave.images.histograms import ColourHistogram
     >>> pictures = [np.full((40, 60, 3), grey, dtype=np.uint8) for grey in (0, 100, 200)]
     >>> extract([*pictures, "missing.jpg"], [ColourHistogram("rgb", bins=4)], {}).problems
@@ -109,6 +110,7 @@ class ImageFeatures(TransformerMixin, BaseEstimator):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.images import ImageFeatures
     >>> from kernelweave.images.histograms import ColourHistogram
     >>> rng = np.random.default_rng(0)
     >>> pictures = [rng.integers(0, 256, (40, 60, 3), dtype=np.uint8) for _ in range(5)]
@@ -199,6 +201,7 @@ class ImageFeatures(TransformerMixin, BaseEstimator):
 
         Examples
         --------
+        >>> from kernelweave.images import ImageFeatures
         >>> from kernelweave.images.histograms import ColourHistogram
         >>> ImageFeatures([ColourHistogram("rgb", bins=4)]).kernel_bank()
         KernelBank({...ChiSquared()})

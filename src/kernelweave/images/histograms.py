@@ -108,6 +108,8 @@ class ColourHistogram(HistogramFeature):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.images import ColourHistogram, Picture
     >>> feature = ColourHistogram("rgb", bins=2)
     >>> feature.views
     ('colour-rgb/1x1',)
@@ -164,6 +166,8 @@ class LBPHistogram(HistogramFeature):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.images import LBPHistogram, Picture
     >>> feature = LBPHistogram(layouts=("1x1", "1x1+2x2"))
     >>> feature.views
     ('lbp/1x1', 'lbp/1x1+2x2')
@@ -208,6 +212,7 @@ class PHOG(HistogramFeature):
 
     Examples
     --------
+    >>> from kernelweave.images import PHOG
     >>> from kernelweave.images.layouts import pyramid
     >>> PHOG(layouts=pyramid(3)).views
     ('phog360/1x1', 'phog360/2x2', 'phog360/4x4')
@@ -265,6 +270,8 @@ class HOG(WholeFeature):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.images import HOG, Picture
     >>> feature = HOG()
     >>> feature.views
     ('hog',)
@@ -317,6 +324,8 @@ def binary_patterns(grey: Array) -> NDArray[np.uint8]:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.images.histograms import binary_patterns
     >>> binary_patterns(np.array([[0, 0, 0], [0, 5, 9], [0, 0, 0]], dtype=np.float32))[1, 1]
     np.uint8(1)
     """
@@ -344,6 +353,8 @@ def edge_gradients(grey: NDArray) -> tuple[NDArray, NDArray, NDArray]:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.images.histograms import edge_gradients
     >>> step = np.repeat([[0.0, 0.0, 0.0, 90.0, 90.0, 90.0]], 6, axis=0).astype(np.float32)
     >>> np.flatnonzero(edge_gradients(step)[2][3])
     array([2])
@@ -371,6 +382,8 @@ def hog(grey: Array, cell: int = 8, block: int = 2, bins: int = 9) -> Array:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.images.histograms import hog
     >>> hog(np.zeros((16, 24), dtype=np.float32)).shape
     (72,)
     """

@@ -24,7 +24,7 @@ class ProductOf(Feature):
 
     Examples
     --------
-    >>> from kernelweave.images import PHOG
+    >>> from kernelweave.images import PHOG, ProductOf
     >>> ProductOf((PHOG(layouts=("1x1", "2x2")),), "phog-levels").kernels
     {'phog-levels': Product({'phog360/1x1': ChiSquared()}, {'phog360/2x2': ChiSquared()})}
     """

@@ -24,6 +24,7 @@ def pyramid(levels: int) -> tuple[str, ...]:
 
     Examples
     --------
+    >>> from kernelweave.images import pyramid
     >>> pyramid(3)
     ('1x1', '2x2', '4x4')
     """
@@ -37,6 +38,7 @@ def grid(layout: str) -> tuple[int, int]:
 
     Examples
     --------
+    >>> from kernelweave.images.layouts import grid
     >>> grid("3x1")
     (3, 1)
     """
@@ -52,6 +54,7 @@ def grids(layout: str) -> list[str]:
 
     Examples
     --------
+    >>> from kernelweave.images.layouts import grids
     >>> grids("1x1+2x2")
     ['1x1', '2x2']
     """
@@ -74,6 +77,7 @@ def cell_numbers(layout: str, x: NDArray, y: NDArray) -> NDArray[np.intp]:
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.images.layouts import cell_numbers
     >>> cell_numbers("2x2", np.array([0.1, 0.9, 1.0]), np.array([0.1, 0.2, 1.0]))
     array([0, 1, 3])
     """
@@ -88,6 +92,7 @@ def pixel_cells(layout: str, height: int, width: int) -> list[tuple[slice, slice
 
     Examples
     --------
+    >>> from kernelweave.images.layouts import pixel_cells
     >>> pixel_cells("2x1", 5, 3)
     [(slice(0, 2, None), slice(0, 3, None)), (slice(2, 5, None), slice(0, 3, None))]
     """
@@ -104,6 +109,7 @@ def random_boxes(n_boxes: int, seed: int = 0) -> NDArray[np.float64]:
 
     Examples
     --------
+    >>> from kernelweave.images import random_boxes
     >>> random_boxes(5).shape
     (5, 4)
     """

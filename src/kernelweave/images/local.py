@@ -35,6 +35,7 @@ class RobustHue(What):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.images import Picture, RobustHue
     >>> blue = Picture(np.full((9, 9, 3), (0, 0, 200), dtype=np.uint8))
     >>> np.flatnonzero(RobustHue(4).describe(blue, np.array([[4, 4, 3]], dtype=np.float32))[0])
     array([2])
@@ -68,6 +69,7 @@ class LocalBinaryPatterns(What):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.images import LocalBinaryPatterns, Picture
     >>> flat = Picture(np.full((9, 9, 3), 50, dtype=np.uint8))
     >>> np.flatnonzero(LocalBinaryPatterns().describe(flat, np.array([[4, 4, 3]], dtype=np.float32))[0])
     array([8])
@@ -102,6 +104,7 @@ class Gradients(What):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.images import Gradients, Picture
     >>> ramp = np.repeat(np.arange(0, 90, 10, dtype=np.uint8)[None, :, None], 9, axis=0).repeat(3, axis=2)
     >>> np.flatnonzero(Gradients(4).describe(Picture(ramp), np.array([[4, 4, 3]], dtype=np.float32))[0])
     array([0])
@@ -150,6 +153,7 @@ class SelfSimilarity(What):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.images import Picture, SelfSimilarity
     >>> picture = Picture(np.random.default_rng(0).integers(0, 256, (50, 50, 3), dtype=np.uint8))
     >>> SelfSimilarity().describe(picture, np.array([[25, 25, 20]], dtype=np.float32)).shape
     (1, 80)
@@ -212,6 +216,7 @@ class ColourPatch(What):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.images import ColourPatch, Picture
     >>> picture = Picture(np.full((9, 9, 3), 255, dtype=np.uint8))
     >>> ColourPatch(2).describe(picture, np.array([[4, 4, 3]], dtype=np.float32)).mean()
     np.float32(1.0)

@@ -51,6 +51,7 @@ class UnreadablePicture(ValueError):
 
     Examples
     --------
+    >>> from kernelweave.images import UnreadablePicture
     >>> str(UnreadablePicture("a.jpg", "the file is empty"))
     'a.jpg: the file is empty'
     """
@@ -98,6 +99,7 @@ def read_picture(path: PathLike, max_side: int | None = None, max_pixels: int = 
     --------
     >>> import pathlib, tempfile
     >>> import cv2, numpy as np
+    >>> from kernelweave.images import read_picture
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "grey.png"
     >>> _ = file.write_bytes(cv2.imencode(".png", np.full((60, 80), 128, np.uint8))[1].tobytes())
     >>> read_picture(file, max_side=40).rgb.shape
@@ -151,6 +153,7 @@ def shrink(rgb: RGB, max_side: int | None) -> RGB:
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.images.pictures import shrink
     >>> shrink(np.zeros((100, 50, 3), dtype=np.uint8), 20).shape
     (20, 10, 3)
     """

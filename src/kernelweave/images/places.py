@@ -28,6 +28,7 @@ class DenseGrid(Where):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.images import DenseGrid, Picture
     >>> picture = Picture(np.zeros((20, 30, 3), dtype=np.uint8))
     >>> DenseGrid(step=8, radii=(4.0,)).places(picture)[:3]
     array([[ 6.,  5.,  4.],
@@ -90,6 +91,7 @@ class HarrisLaplace(Where):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.images import HarrisLaplace, Picture
     >>> rgb = np.zeros((100, 100, 3), dtype=np.uint8)
     >>> rgb[47:54, 47:54] = 255
     >>> HarrisLaplace(most=4).places(Picture(rgb)).shape
@@ -158,6 +160,7 @@ class EdgePoints(Where):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.images import EdgePoints, Picture
     >>> rgb = np.zeros((40, 40, 3), dtype=np.uint8)
     >>> rgb[:, 20:] = 255
     >>> EdgePoints(most=5).places(Picture(rgb)).shape
@@ -204,6 +207,7 @@ class RandomWindows(Where):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.images import Picture, RandomWindows
     >>> RandomWindows(7).places(Picture(np.zeros((40, 60, 3), dtype=np.uint8))).shape
     (7, 3)
     """
@@ -242,6 +246,7 @@ class Together(Where):
 
     Examples
     --------
+    >>> from kernelweave.images import DenseGrid, HarrisLaplace, Together
     >>> Together((DenseGrid(), HarrisLaplace())).label
     'dense+harris-laplace'
     """
@@ -283,6 +288,8 @@ def label_of(recipe: Any, name: str) -> str:
 
     Examples
     --------
+    >>> from kernelweave.images import DenseGrid
+    >>> from kernelweave.images.places import label_of
     >>> label_of(DenseGrid(10, (4, 8)), "dense")
     'dense(step=10, radii=4,8)'
     """

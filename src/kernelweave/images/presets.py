@@ -152,6 +152,7 @@ def preset(name: str) -> list[Feature]:
 
     Examples
     --------
+    >>> from kernelweave.images import preset
     >>> len(preset("voc15"))
     11
     """

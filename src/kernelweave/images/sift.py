@@ -58,6 +58,7 @@ class SIFT(What):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.images import SIFT, Picture
     >>> picture = Picture(np.random.default_rng(0).integers(0, 256, (50, 60, 3), dtype=np.uint8))
     >>> SIFT().describe(picture, np.array([[20, 30, 8], [25, 30, 16]], dtype=np.float32)).shape
     (2, 128)

@@ -47,6 +47,7 @@ def as_sources(pictures: Iterable[Any]) -> list[Source]:
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.images.sources import as_sources
     >>> [source.name for source in as_sources(["a.jpg", np.zeros((4, 6, 3), dtype=np.uint8)])]
     ['a.jpg', 'picture 1']
     """

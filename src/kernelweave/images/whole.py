@@ -56,6 +56,8 @@ class GIST(WholeFeature):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.images import GIST, Picture
     >>> feature = GIST()
     >>> feature.views
     ('gist',)
@@ -114,6 +116,8 @@ class V1Like(WholeFeature):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.images import Picture, V1Like
     >>> feature = V1Like()
     >>> feature.views, feature.kernel
     (('v1',), Laplacian())
@@ -169,6 +173,8 @@ class RegionCovariance(CellFeature):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.images import Picture, RegionCovariance
     >>> feature = RegionCovariance(("1x1", "2x2"))
     >>> feature.views, feature.kernel
     (('covariance/1x1', 'covariance/2x2'), Laplacian())
@@ -224,6 +230,8 @@ class GeometricBlur(WholeFeature):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.images import GeometricBlur, Picture
     >>> feature = GeometricBlur()
     >>> feature.views, feature.kernel.label
     (('geometric-blur',), 'Repaired(Matching(76), shift)')
@@ -383,6 +391,8 @@ def log_vector(covariance: NDArray) -> NDArray:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.images.whole import log_vector
     >>> log_vector(np.diag([1.0, np.e])).round(6)
     array([0., 0., 1.])
     """
@@ -413,6 +423,8 @@ def spread_points(edges: NDArray, count: int) -> NDArray[np.float64]:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.images.whole import spread_points
     >>> spread_points(np.array([[1, 1, 0, 0, 1]]), 4)[:, 1]
     array([1., 4., 0., 1.])
     """

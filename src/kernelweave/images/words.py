@@ -89,6 +89,7 @@ class Prototypes(Words):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.images import Prototypes
     >>> rng = np.random.default_rng(0)
     >>> Prototypes(3).learn(rng.normal(size=(50, 8)), rng).shape
     (3, 8)
@@ -116,6 +117,7 @@ class KMeans(Words):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.images import KMeans
     >>> rng = np.random.default_rng(0)
     >>> sorted(KMeans(2).learn(np.array([[0.0], [1.0], [10.0], [11.0]]), rng).ravel().tolist())
     [0.5, 10.5]
@@ -145,6 +147,7 @@ def principal_directions(words: NDArray) -> Array:
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.images.words import principal_directions
     >>> principal_directions(np.array([[1.0, 0.0], [2.0, 0.0], [3.0, 0.01]])).shape
     (2, 1)
     """
@@ -181,6 +184,7 @@ def nearest_words(
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.images.words import nearest_words
     >>> numbers, squared = nearest_words(np.array([[0.0, 1.0], [4.0, 5.0]]), np.array([[0.0, 0.0], [4.0, 4.0]]))
     >>> numbers.tolist(), squared.tolist()
     ([[0], [1]], [[1.0], [1.0]])
@@ -211,6 +215,7 @@ def spacing(words: NDArray) -> float:
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.images.words import spacing
     >>> spacing(np.array([[0.0], [1.0], [4.0]]))
     1.6666666...
     """
@@ -237,6 +242,7 @@ def soft_weights(squared: NDArray, bandwidth: float) -> Array:
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.images.words import soft_weights
     >>> soft_weights(np.array([[1.0, 1.0], [0.0, 2000.0]]), bandwidth=1.0).tolist()
     [[0.5, 0.5], [1.0, 0.0]]
     """

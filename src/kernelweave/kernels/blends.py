@@ -63,6 +63,7 @@ class ChiSquaredGaussian(ExponentialKernel):
 
     Examples
     --------
+    >>> from kernelweave.kernels import ChiSquaredGaussian
     >>> ChiSquaredGaussian(-0.5).label
     'ChiSquaredGaussian(-0.5)'
     """
@@ -94,6 +95,7 @@ class ChiSquaredGaussianFamily(Family):
 
     Examples
     --------
+    >>> from kernelweave.kernels import ChiSquaredGaussianFamily
     >>> ChiSquaredGaussianFamily(powers=(-1.0, 0.0))
     ChiSquaredGaussianFamily(powers=(-1.0, 0.0), largest=10.0)
     """

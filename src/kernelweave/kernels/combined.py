@@ -32,7 +32,7 @@ def geometric_mean(kernels: Any) -> KernelBank | Product:
 
     Examples
     --------
-    >>> from kernelweave.kernels import ChiSquared, Gaussian
+    >>> from kernelweave.kernels import ChiSquared, Gaussian, geometric_mean
     >>> geometric_mean({"sift": ChiSquared(), "gist": [Gaussian(), Gaussian(gamma=2.0)]})
     Product({'sift': ChiSquared(3)}, {'gist': Gaussian(3)}, {'gist': Gaussian(gamma=0.666667)})
     """

@@ -154,6 +154,7 @@ class GaussianFamily(Family):
 
     Examples
     --------
+    >>> from kernelweave.kernels import GaussianFamily
     >>> GaussianFamily("separate", largest=10.0)
     GaussianFamily(kind='separate', largest=10.0, climb='gradient')
     """
@@ -241,6 +242,7 @@ class PolynomialFamily(Family):
 
     Examples
     --------
+    >>> from kernelweave.kernels import PolynomialFamily
     >>> PolynomialFamily(degrees=(2,))
     PolynomialFamily(degrees=(2,), kind='single', largest=10.0)
     """
@@ -317,6 +319,7 @@ class DistanceProductFamily(Family):
 
     Examples
     --------
+    >>> from kernelweave.kernels import DistanceProductFamily
     >>> DistanceProductFamily({"colour": "chi2", "gist": "euclidean"}).metrics
     (('colour', 'chi2'), ('gist', 'euclidean'))
     """
@@ -396,6 +399,7 @@ class ParametricFamily(Family):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.kernels import ParametricFamily
     >>> def laplacian(A, B, theta):
     ...     return np.exp(-theta[0] * np.abs(A[:, None] - B[None]).sum(axis=2))
     >>> ParametricFamily(laplacian, low=(0.01,), high=(10.0,)).high

@@ -72,6 +72,7 @@ class Linear(Kernel):
 
     Examples
     --------
+    >>> from kernelweave.kernels import Linear
     >>> Linear().label
     'Linear'
     """
@@ -99,6 +100,7 @@ class Polynomial(Kernel):
 
     Examples
     --------
+    >>> from kernelweave.kernels import Polynomial
     >>> Polynomial(3).label
     'Polynomial(3)'
     """
@@ -212,6 +214,8 @@ class Gaussian(_DistanceKernel):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.kernels import Gaussian
     >>> Gaussian(0.5).label, Gaussian(gamma=2.0).label
     ('Gaussian(0.5)', 'Gaussian(gamma=2)')
     >>> Gaussian(metric=np.diag([1.0, 9.0]))
@@ -233,6 +237,7 @@ class Laplacian(_DistanceKernel):
 
     Examples
     --------
+    >>> from kernelweave.kernels import Laplacian
     >>> Laplacian(metric="cityblock").label
     'Laplacian(metric=cityblock)'
     """
@@ -249,6 +254,7 @@ class InverseSquaredDistance(_DistanceKernel):
 
     Examples
     --------
+    >>> from kernelweave.kernels import InverseSquaredDistance
     >>> InverseSquaredDistance(4.0).label
     'InverseSquaredDistance(4)'
     """
@@ -269,6 +275,7 @@ class InverseDistance(_DistanceKernel):
 
     Examples
     --------
+    >>> from kernelweave.kernels import InverseDistance
     >>> InverseDistance().label
     'InverseDistance'
     """
@@ -316,6 +323,7 @@ class ChiSquared(ExponentialKernel):
 
     Examples
     --------
+    >>> from kernelweave.kernels import ChiSquared
     >>> ChiSquared(1.5).label
     'ChiSquared(1.5)'
     """
@@ -334,6 +342,7 @@ class AdditiveChiSquared(Kernel):
 
     Examples
     --------
+    >>> from kernelweave.kernels import AdditiveChiSquared
     >>> AdditiveChiSquared().label
     'AdditiveChiSquared'
     """
@@ -352,6 +361,7 @@ class HistogramIntersection(Kernel):
 
     Examples
     --------
+    >>> from kernelweave.kernels import HistogramIntersection
     >>> HistogramIntersection().label
     'HistogramIntersection'
     """
@@ -373,6 +383,7 @@ class Precomputed(Kernel):
 
     Examples
     --------
+    >>> from kernelweave.kernels import Precomputed
     >>> Precomputed().label
     'Precomputed'
     """
@@ -402,6 +413,7 @@ class FromFunction(Kernel):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.kernels import FromFunction
     >>> def sigmoid(X, Y):
     ...     return np.tanh(X @ Y.T)
     >>> FromFunction(sigmoid).label
@@ -490,6 +502,7 @@ class Product(Joined):
 
     Examples
     --------
+    >>> from kernelweave.kernels import ChiSquared, Gaussian, Linear, Product
     >>> Product(Linear(), Gaussian()).label
     'Product(Linear, Gaussian)'
     >>> Product({"sift": ChiSquared(), "gist": Gaussian(0.5)}).label
@@ -511,6 +524,7 @@ class Mean(Joined):
 
     Examples
     --------
+    >>> from kernelweave.kernels import ChiSquared, Mean
     >>> Mean({"left": ChiSquared(), "right": ChiSquared()}).label
     'Mean(left:ChiSquared, right:ChiSquared)'
     """

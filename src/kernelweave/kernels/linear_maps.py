@@ -35,6 +35,7 @@ class LinearMapFamily(Family):
 
     Examples
     --------
+    >>> from kernelweave.kernels import LinearMapFamily
     >>> LinearMapFamily(rank=2)
     LinearMapFamily(rank=2, largest=30.0)
     """

@@ -34,7 +34,7 @@ class FiniteFamily(Family):
 
     Examples
     --------
-    >>> from kernelweave.kernels import Gaussian
+    >>> from kernelweave.kernels import FiniteFamily, Gaussian
     >>> FiniteFamily([Gaussian(0.5), Gaussian(2.0)]).draws is None
     True
     """
@@ -91,7 +91,7 @@ class SampledFamily(Family):
 
     Examples
     --------
-    >>> from kernelweave.kernels import Gaussian
+    >>> from kernelweave.kernels import Gaussian, SampledFamily
     >>> family = SampledFamily(lambda rng: ("x", Gaussian(gamma=float(rng.uniform(0.1, 10)))), draws=20)
     """
 

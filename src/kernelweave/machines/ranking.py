@@ -68,6 +68,7 @@ class MLRL1(RankingMachine):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.machines import MLRL1
     >>> K = np.exp(-0.25 * np.subtract.outer([0, 1, 2, 4, 5], [0, 1, 2, 4, 5]) ** 2.0)
     >>> Y = np.array([[1, 1, -1, -1], [1, -1, -1, -1], [-1, 1, 1, -1], [-1, -1, 1, 1], [1, 1, 1, -1]], dtype=float)
     >>> solution = MLRL1(C=1.0).solve(K, Y, accuracy=1e-9)

@@ -45,6 +45,8 @@ def project_balanced_box(T: Array, lower: Array, upper: Array) -> tuple[Array, A
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.machines.ranking_loops import project_balanced_box
     >>> B, shift = project_balanced_box(np.array([[1.0, -1, -1, -1]]), np.array([[0.0, -1, -1, -1]]), np.eye(1, 4))
     >>> np.round(B, 4).tolist(), round(float(shift[0]), 4)
     ([[1.0, -0.3333, -0.3333, -0.3333]], 0.6667)

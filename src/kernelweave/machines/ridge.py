@@ -66,6 +66,7 @@ class Ridge(Machine):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.machines import Ridge
     >>> X = np.array([[0.0], [1.0], [2.0]])
     >>> solution = Ridge(C=1e6).solve(X @ X.T, np.array([[1.0], [3.0], [5.0]]))
     >>> np.round(X @ X.T @ solution.coef + solution.intercept, 3).ravel().tolist()

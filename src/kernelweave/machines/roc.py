@@ -54,6 +54,7 @@ class ROCArea(Machine):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.machines import ROCArea
     >>> X = np.array([[0.0], [1.0], [3.0], [4.0]])
     >>> solution = ROCArea(C=10.0).solve(X @ X.T, np.array([[-1.0], [-1.0], [1.0], [1.0]]), accuracy=1e-9)
     >>> round((X.T @ solution.coef).item(), 6), round(solution.primal, 6)

@@ -34,6 +34,7 @@ class SimplexSVM(Machine):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.machines.simplex import SimplexSVM
     >>> machine = SimplexSVM(C=1.0)
     >>> solution = machine.solve(np.eye(4), np.ones((4, 1)), accuracy=1e-9)
     >>> solution.coef[:, 0]

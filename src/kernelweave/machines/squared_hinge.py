@@ -91,6 +91,8 @@ class WeightedProblem:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.machines.squared_hinge import WeightedProblem
     >>> X = np.array([[-2.0], [-1.0], [1.0], [2.0]])
     >>> problem = WeightedProblem(X @ X.T)
     >>> sure = problem.solve(np.array([0.0, 0, 1, 1]), np.array([1.0, 1, 0, 0]))
@@ -261,6 +263,8 @@ class SquaredHinge(Machine):
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from kernelweave.machines import SquaredHinge
     >>> X = np.array([[0.0], [1.0], [3.0], [4.0]])
     >>> solution = SquaredHinge(C=1e6).solve(X @ X.T, np.array([[-1.0], [-1.0], [1.0], [1.0]]), accuracy=1e-9)
     >>> round(float(solution.intercept[0]), 4), round(solution.primal, 4)

@@ -92,6 +92,7 @@ class SVM(HingeMachine):
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.machines import SVM
     >>> X = np.array([[0.0], [1.0], [3.0], [4.0]])
     >>> machine = SVM(C=10.0)
     >>> solution = machine.solve(X @ X.T, np.array([[-1.0], [-1.0], [1.0], [1.0]]), accuracy=1e-9)

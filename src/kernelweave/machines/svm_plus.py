@@ -134,6 +134,7 @@ def solve_plus(
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.machines.svm_plus import solve_plus
     >>> X = np.array([[0.0], [1.0], [3.0], [4.0]])
     >>> solution = solve_plus(X @ X.T, np.eye(4), np.array([-1.0, -1.0, 1.0, 1.0]), C=10.0, accuracy=1e-6)
     >>> round(solution.intercept, 3), round(solution.primal, 3)

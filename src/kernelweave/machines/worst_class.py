@@ -30,7 +30,7 @@ class WorstClass(Machine):
     Examples
     --------
     >>> import numpy as np
-    >>> from kernelweave.machines import SVM
+    >>> from kernelweave.machines import SVM, WorstClass
     >>> X = np.array([[0.0], [1.0], [3.0], [4.0]])
     >>> Y = np.array([[-1.0, -1.0], [-1.0, 1.0], [1.0, 1.0], [1.0, 1.0]])
     >>> solution = WorstClass(SVM(C=10.0)).solve(X @ X.T, Y, accuracy=1e-9)

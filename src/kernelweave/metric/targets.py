@@ -32,6 +32,7 @@ def percentile_targets(X: Array, percentiles: tuple[float, float], rng: RandomSt
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave.metric.targets import percentile_targets
     >>> percentile_targets(np.arange(5.0)[:, None], (10, 100), np.random.RandomState(0))
     (1.0, 16.0)
     """

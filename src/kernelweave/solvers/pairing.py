@@ -140,6 +140,7 @@ def pairings() -> dict[str, list[str]]:
 
     Examples
     --------
+    >>> from kernelweave.solvers import pairings
     >>> pairings()["reduced-gradient"]
     ['Simplex()']
     """
@@ -227,6 +228,7 @@ def run(solver: str | StochasticApproximation, saddle: Saddle) -> Saddle:
     >>> import numpy as np
     >>> from kernelweave.kernels import Gaussian, KernelBank, Linear
     >>> from kernelweave.machines import SVM
+    >>> from kernelweave.solvers import Saddle, run
     >>> from kernelweave.weights import Simplex
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(40, 3))
