@@ -123,6 +123,29 @@ def test_a_walk_of_warm_starts_stays_certified(n: int, fit_intercept: bool) -> N
         plus[rng.integers(0, n, 2)], minus[rng.integers(0, n, 2)] = 0.0, 1.0
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("n_left_out", [100, 101, 130])
+def test_samples_that_take_turns(fit_intercept: bool, n_left_out: int) -> None:
+    """Other samples of the same number, of which some, all or none are new: always their kernel, and their solution."""
+    K, y = problem(300)
+    rng = np.random.default_rng(n_left_out)
+    ours, out, point = WeightedProblem(K, fit_intercept), np.arange(n_left_out), None
+    for exchanged in (0, 3, 0, 50, n_left_out, 1):
+        here = np.setdiff1d(np.arange(300), out)
+        out = np.concatenate([out[exchanged:], rng.choice(here, exchanged, replace=False)])
+        cost = np.full(300, 5.0)
+        cost[out] = 0.0
+        samples, block = ours._block(np.flatnonzero(cost))
+        np.testing.assert_array_equal(np.sort(samples), np.flatnonzero(cost))
+        ridge = np.diag(np.diag(block) - K[samples, samples])  # of the last solve
+        np.testing.assert_allclose(block - ridge, K[np.ix_(samples, samples)], rtol=1e-14)
+        plus, minus = np.where(y > 0, cost, 0.0), np.where(y < 0, cost, 0.0)
+        point = ours.solve(plus, minus, point, accuracy=1e-10)
+        cold = WeightedProblem(K, fit_intercept).solve(plus, minus, accuracy=1e-12)
+        assert point.gap <= 1e-10 * point.primal
+        assert point.primal == pytest.approx(cold.primal, rel=2e-10)
+
+
 def test_a_warm_start_saves_steps() -> None:
     K, y = problem(60)
     plus, minus = SquaredHinge(1000.0).weights(y)

@@ -179,17 +179,23 @@ class WeightedProblem:
         if len(rows) ** 2 > _USUAL_STEPS * (n - len(rows)):
             rows = np.arange(n)
         coef, fitted, goal = here.coef.copy(), here.fitted.copy(), max(accuracy, _FINE)
+        rows, block = self._block(rows)
         b, steps = _coordinate_rounds(
-            self.K, rows, self._block(rows), w_plus, w_minus, coef, fitted, self.fit_intercept, here.intercept, goal
+            self.K, rows, block, w_plus, w_minus, coef, fitted, self.fit_intercept, here.intercept, goal
         )
         return self._point(coef, fitted, b, w_plus, w_minus), steps
 
-    def _block(self, rows: NDArray[np.intp]) -> NDArray:
-        """A copy of the kernel of some samples, whose diagonal may have changed since."""
-        if self._copied is None or not np.array_equal(rows, self._copied[0]):
+    def _block(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray]:
+        """Some samples, in any order, and a copy of their kernel in that order, whose diagonal may have changed since.
+
+        Of as many samples as last time only those that are new are copied: one witness for another is two rows.
+        """
+        if self._copied is None or len(rows) != len(self._copied[0]):
             self._copied = rows, np.empty((len(rows), len(rows)), dtype=self.K.dtype)
             copy_block(self.K, *self._copied)
-        return self._copied[1]
+        else:
+            _exchange(self.K, rows, *self._copied)
+        return self._copied
 
     # -- Newton's method ------------------------------------------------------------------------------------------
 
@@ -338,6 +344,23 @@ class SquaredHinge(Machine):
 
 
 # --- compiled loops -------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _exchange(K, wanted, samples, block):
+    """Make ``block = K[samples][:, samples]`` that of as many other samples: who is new takes the place of who left."""
+    stays, there = np.zeros(len(K), dtype=np.bool_), np.zeros(len(K), dtype=np.bool_)
+    stays[wanted], there[samples] = True, True
+    places = np.flatnonzero(~stays[samples])
+    samples[places] = wanted[~there[wanted]]
+    for place in places:
+        row = K[samples[place]]
+        for b in range(len(samples)):
+            block[place, b] = row[samples[b]]
+    for b in range(len(samples)):
+        row = K[samples[b]]
+        for place in places:
+            block[b, place] = row[samples[place]]
 
 
 @njit(cache=True, nogil=True, fastmath=NO_NANS)
