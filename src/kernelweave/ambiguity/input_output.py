@@ -433,7 +433,7 @@ class InputOutputKernelClassifier(ClassifierMixin, InputOutputBase):
         bank = self._build(self._read(bags.instances, reset=True))
         part = self._learn(InputKernels(bank, scenario.unit_of), scenario, float(self.C_unlabelled) * scenario.shares)
         self._store(bank, [part])
-        self.threshold_ = best_threshold(largest(part.scores, bags), signs)
+        self.threshold_ = best_threshold(bags.reduce(np.maximum, part.scores), signs)
         return self
 
     def instance_scores(self, X: Any, groups: Any = None) -> Array:
@@ -456,7 +456,7 @@ class InputOutputKernelClassifier(ClassifierMixin, InputOutputBase):
         check_is_fitted(self)
         if self.task == "multiple-instance":
             bags = as_bags(X, groups)
-            return largest(self._scores(bags.instances)[:, 0], bags) - self.threshold_
+            return bags.reduce(np.maximum, self._scores(bags.instances)[:, 0]) - self.threshold_
         scores = self._scores(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
@@ -563,13 +563,6 @@ class InputOutputKernelClustering(ClusterMixin, InputOutputBase):
     def predict(self, X: Any) -> NDArray:
         """Clusters of samples, 0 or 1."""
         return (self.decision_function(X) > 0).astype(int)
-
-
-def largest(scores: Array, bags: Bags) -> Array:
-    """Largest score of an instance of each bag: (n_bags,)."""
-    best = np.full(len(bags), -np.inf)
-    np.maximum.at(best, bags.bag_of, scores)
-    return best
 
 
 def best_threshold(scores: Array, signs: NDArray) -> float:
