@@ -147,7 +147,7 @@ def best_of(function, repeats):
 
 
 def rows(name, bags, positive, K, C, limit, repeats):
-    problem = WeightedProblem(K.astype(np.float32))
+    single = K.astype(np.float32)
     cases = {
         "mi-SVM (alternation)": (InstanceLabels(bags, positive, C), True),
         "AL-SVM (annealing)": (InstanceLabels(bags, positive, C), False),
@@ -158,9 +158,14 @@ def rows(name, bags, positive, K, C, limit, repeats):
     for label, (hidden, turns) in cases.items():
         if turns:
             start = hidden.all_positive() if isinstance(hidden, InstanceLabels) else hidden.choice(np.zeros(len(K)))
-            mine = partial(alternate, problem, hidden, start, accuracy=ACCURACY)
         else:
-            start, mine = None, partial(anneal, problem, hidden, Schedule(), ACCURACY)
+            start = None
+
+        def mine(hidden=hidden, start=start):  # on a problem of its own, that remembers nothing of the last run
+            if start is None:
+                return anneal(WeightedProblem(single), hidden, Schedule(), ACCURACY)
+            return alternate(WeightedProblem(single), hidden, start, accuracy=ACCURACY)
+
         for peer in (ColdNewton(K), ColdSVC(K)):
             # Both by turns, so that a machine whose speed changes changes it for both; what takes long, a few times.
             ours, theirs = np.inf, np.inf
@@ -185,20 +190,23 @@ def loops(name, bags, positive, K, C, repeats):
     taken = {}
     for train, _ in BagKFold(10).split(bags, positive):
         rows, part, sides = bags.rows(train), bags[train], positive[train]
-        problem, witnesses = WeightedProblem(K[np.ix_(rows, rows)].astype(np.float32)), Witnesses(part, sides, C)
+        single, witnesses = K[np.ix_(rows, rows)].astype(np.float32), Witnesses(part, sides, C)
         labels, balanced = (InstanceLabels(part, sides, C, D=D, positive_fraction=0.6) for D in (0.0, C))
 
-        def turns(hidden, start, problem=problem):
-            return alternate(problem, hidden, start(), accuracy=ACCURACY)
+        def turns(hidden, start, single=single):
+            problem = WeightedProblem(single)
+            return alternate(problem, hidden, start(problem), accuracy=ACCURACY)
 
-        def cooled(hidden, problem=problem):
-            return anneal(problem, hidden, Schedule(), ACCURACY)
+        def cooled(hidden, single=single):
+            return anneal(WeightedProblem(single), hidden, Schedule(), ACCURACY)
 
         for method, loop in {
-            "mi-SVM": partial(turns, labels, labels.all_positive),
+            "mi-SVM": partial(turns, labels, lambda _, labels=labels: labels.all_positive()),
             "AL-SVM": partial(cooled, labels),
             "ALP-SVM, D=C, 60 %": partial(cooled, balanced),
-            "MI-SVM": partial(turns, witnesses, lambda w=witnesses: w.choice(w.mean_scores(problem, ACCURACY))),
+            "MI-SVM": partial(
+                turns, witnesses, lambda problem, w=witnesses: w.choice(w.mean_scores(problem, ACCURACY))
+            ),
             "AW-SVM": partial(cooled, witnesses),
         }.items():
             seconds, outcome = best_of(loop, repeats)
