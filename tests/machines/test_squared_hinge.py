@@ -205,6 +205,55 @@ def test_extreme_costs(C: float) -> None:
     assert solution.gap <= 1e-8 * solution.primal
 
 
+def value_of_features(X: NDArray, plus: NDArray, minus: NDArray) -> float:
+    """The optimum with a linear kernel and a bias: least squares of the active samples until they stay."""
+    rows = np.vstack([np.column_stack([X, np.ones(len(X))]), np.eye(X.shape[1], X.shape[1] + 1)])
+
+    def objective(x: NDArray) -> float:
+        f = rows[: len(X)] @ x
+        return 0.5 * x[:-1] @ x[:-1] + plus @ np.maximum(0, 1 - f) ** 2 + minus @ np.maximum(0, 1 + f) ** 2
+
+    x = np.zeros(X.shape[1] + 1)
+    for _ in range(100):
+        f = rows[: len(X)] @ x
+        above, below = plus * (f < 1), minus * (f > -1)
+        root = np.sqrt(np.append(2 * (above + below), np.ones(X.shape[1])))
+        targets = np.append((above - below) / np.maximum(above + below, 1e-300), np.zeros(X.shape[1]))
+        step = np.linalg.lstsq(root[:, None] * rows, root * targets, rcond=None)[0] - x
+        shares = 0.5 ** np.arange(30.0)
+        best = min(shares, key=lambda share: objective(x + share * step))
+        if objective(x + best * step) >= objective(x):
+            break
+        x = x + best * step
+    return objective(x)
+
+
+@pytest.mark.parametrize("C", [1e4, 1e6, 1e8])
+@pytest.mark.parametrize("n", [30, 100])
+@pytest.mark.parametrize("sure", [True, False])
+def test_few_features_and_large_costs(C: float, n: int, sure: bool) -> None:
+    """Where 1 / 2w is nothing beside a kernel of low rank, single precision cannot tell how to step."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 2))
+    positive = X[:, 0] + rng.normal(size=n) > 0
+    share = positive.astype(float) if sure else rng.uniform(size=n)
+    point = WeightedProblem(X @ X.T).solve(C * share, C * (1 - share), accuracy=1e-8)
+    assert point.gap <= 1e-8 * point.primal
+    assert point.primal == pytest.approx(value_of_features(X, C * share, C * (1 - share)), rel=1e-6)
+
+
+def test_large_costs_from_a_solution_of_other_ones() -> None:
+    """What other weights left may be worth less than nothing, and its sum of duals is far from zero by rounding."""
+    rng = np.random.default_rng(1)
+    X = 100 * rng.normal(size=(80, 3))
+    problem, start = WeightedProblem(X @ X.T), None
+    for _ in range(20):
+        plus, minus = 1e3 * rng.uniform(size=(2, 80)) * (rng.random((2, 80)) < 0.7)
+        start = problem.solve(plus, minus, start, accuracy=1e-8)
+        assert start.gap <= 1e-8 * start.primal
+        assert start.primal == pytest.approx(value_of_features(X, plus, minus), rel=1e-6)
+
+
 def test_one_class_only() -> None:
     K, _ = problem()
     with_bias = SquaredHinge(1.0).solve(K, np.ones((50, 1)))

@@ -36,8 +36,8 @@ _MAX_STEPS = 200
 _FINE, _COORDINATE_STEPS = 1e-7, 100
 #: Steps of a solve, roughly: samples without weight are left out where that saves more than copying the others costs.
 _USUAL_STEPS = 1000
-#: Differences of primal values below this share are rounding.
-_ROUNDING = 1e-14
+#: Differences of primal values below this share are rounding, or below the second share of the terms they are sums of.
+_ROUNDING, _EPS = 1e-14, np.finfo(float).eps
 #: Times a step is halved before there is nothing left to gain but rounding.
 _HALVINGS = 25
 #: A factorisation costs as much as n_active^2 / (20 * (n_active + n_samples)) products and back-substitutions.
@@ -104,6 +104,7 @@ class WeightedProblem:
     def __init__(self, K: NDArray, fit_intercept: bool = True) -> None:
         self.K = np.ascontiguousarray(K)
         self.fit_intercept = fit_intercept
+        self._largest = float(self.K.diagonal().max(initial=0.0))
         self._copied: tuple[NDArray[np.intp], NDArray] | None = None  # samples, and their kernel plus a ridge
 
     def solve(self, w_plus: Array, w_minus: Array, start: Point | None = None, accuracy: float = 1e-9) -> Point:
@@ -122,28 +123,14 @@ class WeightedProblem:
         here = self.start(np.zeros(len(self.K))) if start is None else start
         here = self._point(here.coef, here.fitted, here.intercept, w_plus, w_minus)
         factor = None if start is None else start.factor
-        best, steps, newton = self._feasible(here, w_plus, w_minus), 0, 0
+        best, steps = self._feasible(here, w_plus, w_minus), 0
         if best.gap > accuracy * abs(best.primal) and not np.any((w_plus > 0) & (w_minus > 0)):
             here, steps = self._decompose(best, w_plus, w_minus, accuracy)
             best = self._feasible(here, w_plus, w_minus)
-        while best.gap > accuracy * abs(best.primal) and newton < _MAX_STEPS:
-            bend = Bend.diagonal(second_derivatives(here.scores, w_plus, w_minus))
-            residual = asked_duals(here.scores, w_plus, w_minus) - here.coef
-            enough, old = 0.01 * accuracy * abs(here.primal), factor
-            move, factor = self.newton(residual, bend, factor, enough)
-            reached = self._along(here, move, w_plus, w_minus)
-            if reached is None and factor is old:  # too rough a step: one with a factor of this point
-                move, factor = self.newton(residual, bend, None, enough)
-                reached = self._along(here, move, w_plus, w_minus)
-            if reached is None:
-                break
-            rounded, here, newton, before = reached.primal >= here.primal, reached, newton + 1, best.gap
-            best = min(best, self._feasible(here, w_plus, w_minus), key=lambda point: point.gap)
-            if rounded and best.gap > 0.5 * before:
-                break
-            if best.gap > 0.5 * before and factor is old:  # Newton's method does better: the factor is in the way
-                factor = None
-        return replace(best, steps=steps + newton, factor=factor)
+        if best.gap > accuracy * abs(best.primal):
+            best, newton, factor = self._newton_steps(here, best, w_plus, w_minus, factor, accuracy)
+            steps += newton
+        return replace(best, steps=steps, factor=factor)
 
     def certify(self, here: Point, w_plus: Array, w_minus: Array) -> Point:
         """The duals that the scores of a point ask for, made feasible, and the values for these weights.
@@ -199,6 +186,61 @@ class WeightedProblem:
 
     # -- Newton's method ------------------------------------------------------------------------------------------
 
+    def _newton_steps(
+        self, here: Point, best: Point, w_plus: Array, w_minus: Array, factor: Factor | None, accuracy: float
+    ) -> tuple[Point, int, Factor | None]:
+        """Steps from a point until a feasible one is accurate: the best of these, how many, and the last factor."""
+        nothing = self._point(np.zeros(len(self.K)), np.zeros(len(self.K)), here.intercept, w_plus, w_minus)
+        here = min(here, nothing, key=lambda point: point.primal)  # what other weights left may be worse than none
+        for steps in range(_MAX_STEPS):
+            old, last, before = factor, here, best.gap
+            reached, factor = self._step(here, w_plus, w_minus, factor, 0.01 * accuracy * abs(here.primal))
+            if reached is None:
+                return best, steps, factor
+            here = reached
+            best = min(best, self._feasible(here, w_plus, w_minus), key=lambda point: point.gap)
+            if best.gap <= accuracy * abs(best.primal):
+                return best, steps + 1, factor
+            if best.gap <= 0.5 * before:
+                continue
+            rounded = here.primal >= last.primal
+            if factor is old:  # Newton's method does better: the factor is in the way
+                factor.spent = np.inf
+            elif rounded and not factor.is_double:
+                factor = Factor.at(self.K, second_derivatives(here.scores, w_plus, w_minus), np.float64)
+            elif rounded and abs(here.gap) > 0.5 * abs(last.gap):
+                return best, steps + 1, factor
+        return best, _MAX_STEPS, factor
+
+    def _step(
+        self, here: Point, w_plus: Array, w_minus: Array, factor: Factor | None, enough: float
+    ) -> tuple[Point | None, Factor]:
+        """Where a Newton step leads to, with the factor at hand, else a new one, else one in double precision.
+
+        None if no step lowers the primal value. Returns the factor that was used, too.
+        """
+        bend = Bend.diagonal(second_derivatives(here.scores, w_plus, w_minus))
+        residual = asked_duals(here.scores, w_plus, w_minus) - here.coef
+        move, used = self.newton(residual, bend, factor, enough)
+        reached = self._along(here, move, w_plus, w_minus)
+        for dtype in (used.upper.dtype, np.float64):
+            if reached is None and (used is factor or used.upper.dtype != dtype):  # too rough a step
+                move, used = self.newton(residual, bend, Factor.at(self.K, bend.bound, dtype), enough)
+                reached = self._along(here, move, w_plus, w_minus)
+        if reached is not None and used.is_double:
+            reached = self._balanced(reached, used, w_plus, w_minus)
+        return reached, used
+
+    def _balanced(self, here: Point, factor: Factor, w_plus: Array, w_minus: Array) -> Point:
+        """The point without what rounding has added to the sum of its duals and to the scores.
+
+        The duals change as they do with a bias. Where weights are large, to change few of them would cost much.
+        """
+        coef = here.coef.copy()
+        if self.fit_intercept:
+            coef[factor.samples] -= coef.sum() / factor.ones.sum() * factor.ones
+        return self._point(coef, self.start(coef).fitted, here.intercept, w_plus, w_minus)
+
     def newton(self, residual: Array, bend: Bend, factor: Factor | None, enough: float) -> tuple[Move, Factor]:
         """A Newton step, and the factor it used: the old one, until the iterations it cost are worth a new one.
 
@@ -213,8 +255,10 @@ class WeightedProblem:
             What need not be gained.
         """
         active = np.count_nonzero(bend.bound)
-        if factor is None or factor.spent >= active**2 / (_ITERATIONS_A_FACTOR * (active + len(residual))):
+        if factor is None:
             factor = Factor.at(self.K, bend.bound)
+        elif factor.spent >= active**2 / (_ITERATIONS_A_FACTOR * (active + len(residual))):
+            factor = Factor.at(self.K, bend.bound, factor.upper.dtype)
         move = newton_move(self.K, residual, bend, factor, self.fit_intercept, enough)
         factor.spent += max(move.iterations - _CHEAP, 0)
         return move, factor
@@ -225,8 +269,8 @@ class WeightedProblem:
         Any decrease will do: the best part of a step ends at a kink of the loss, and from kink to kink the way is long.
         Where all that is left is rounding of the primal value, a full step may still close the gap.
         """
-        slack = _ROUNDING * abs(here.primal)
-        share = 1.0
+        terms = float(np.abs(here.coef).sum()) ** 2 * self._largest  # of the squared norm
+        slack, share = max(_ROUNDING * abs(here.primal), _EPS * terms), 1.0
         for _ in range(_HALVINGS):
             v, fitted = here.coef + share * move.coef, here.fitted + share * move.fitted
             reached = self._point(v, fitted, here.intercept + share * move.intercept, w_plus, w_minus)
