@@ -12,6 +12,7 @@ from kernelweave.ambiguity.labelings import (
     InstanceBags,
     SemiSupervised,
     Supervised,
+    class_shares,
     first_eigenvector,
 )
 
@@ -90,7 +91,42 @@ def test_shares_become_counts():
     assert (odd.low, odd.high) == (3, 4)
 
 
-@pytest.mark.parametrize("balance", [-0.1, 1.1, (0.6, 0.4), (0.1, 0.2, 0.3), np.nan])
+def test_sizes_of_clusters_are_symmetric():
+    """0.58 * 100 is a little less than 58, which makes no difference; sides exactly as unequal as allowed are."""
+    for n in range(2, 130):
+        for hundredths in range(100):
+            scenario = Clustering(n, hundredths / 100 * n)
+            most = max(hundredths * n // 100, n % 2)
+            assert scenario.low + scenario.high == n and scenario.is_symmetric
+            assert scenario.high - scenario.low == most - (n - most) % 2
+
+
+@pytest.mark.parametrize("kind", [float, np.float64, np.float32])
+def test_shares_in_any_precision(kind):
+    for n in (5, 10, 30, 50):
+        scenario = InstanceBags(bags([n, 1]), [1, -1], kind(0.6))
+        assert scenario.needed == [3 * n // 5]
+    assert InstanceBags(bags([4, 1]), [1, -1], kind(1e-7)).needed == [1]  # a positive bag has a positive instance
+    assert SemiSupervised(np.zeros(10), kind(0.3)).low == SemiSupervised(np.zeros(10), kind(0.3)).high == 3
+
+
+@pytest.mark.parametrize(
+    ("balance", "shares"),
+    [
+        ("labelled", (0.25, 0.25)),
+        (0.4, (0.4, 0.4)),
+        ((0.3, 0.6), (0.3, 0.6)),
+        ({"b": 0.4}, (0.4, 0.4)),
+        ({"a": (0.2, 0.3)}, (0.7, 0.8)),
+        ({"a": 0.6, "b": 0.4}, (0.4, 0.4)),
+    ],
+)
+def test_ways_to_say_the_balance(balance, shares):
+    known = np.array([[1, -1, -1, -1, 0, 0]], dtype=np.int8)
+    np.testing.assert_allclose(class_shares(balance, ["a", "b"], known)[0], shares)
+
+
+@pytest.mark.parametrize("balance", [-0.1, 1.1, (0.6, 0.4), (0.1, 0.2, 0.3), np.nan, None, "x", ("a", "b"), {0.5}])
 def test_contradictory_balance(balance):
     with pytest.raises(ValueError, match="balance"):
         SemiSupervised([1, -1, 0, 0], balance)

@@ -10,7 +10,18 @@ from problems import bank_of, binary, solve
 from kernelweave.generation import Proposal, Rules, generate
 from kernelweave.generation.columns import check_weights, has_limit
 from kernelweave.machines import SVM, NuSVM, Ridge
-from kernelweave.weights import Average, Best, ElasticNetBall, Entropy, Grouped, LpBall, Simplex, TikhonovLp
+from kernelweave.weights import (
+    Average,
+    Best,
+    CappedSimplex,
+    ElasticNetBall,
+    Entropy,
+    Grouped,
+    GroupSparse,
+    LpBall,
+    Simplex,
+    TikhonovLp,
+)
 
 
 class NumberedStore:
@@ -159,6 +170,9 @@ def test_several_tasks_share_columns():
 def test_which_sets_have_an_optimum_over_endless_columns():
     assert has_limit(Simplex()) and has_limit(LpBall(1.0)) and has_limit(TikhonovLp(1.0, 2.0))
     assert not any(map(has_limit, (LpBall(2.0), LpBall(np.inf), Entropy(1.0), ElasticNetBall(0.5), TikhonovLp(2.0))))
+    assert has_limit(GroupSparse(3), 3)
+    for settings in ({"theta": 0.3}, {"c_theta": 1.2}, {"c_theta": 50.0}, {"q": 2.0}):
+        assert not has_limit(GroupSparse(3, **settings), 3)
 
 
 @pytest.mark.parametrize("weights", [LpBall(1.0), TikhonovLp(1.0, 5.0)], ids=repr)
@@ -177,6 +191,17 @@ def test_sets_without_one_stop_when_little_is_gained(weights):
     assert result.converged or store.added == 15
     assert result.saddle.gap <= 1e-2
     assert np.all(np.diff(result.history["upper"]) <= 0)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_cap_that_falls_forgets_older_bounds(seed):
+    """The cap is 1.2 over the number of columns: a new one may make the best value worse, which is then reported."""
+    Ks, y = many_kernels(seed=seed)
+    rules = {"tol": 1e-5, "n_price": 1, "max_columns": 8, "violation": 0.0, "removes": False}
+    result, store = run(Ks, y, SVM(1.0), GroupSparse(1, c_theta=1.2), **rules)
+    last = CappedSimplex(theta=1.2 / len(store.used))
+    assert result.upper == pytest.approx(optimum(last, SVM(1.0), Ks[store.used], y).value, rel=2e-5)
+    assert result.upper > 1.005 * result.history["objective"].min()
 
 
 @pytest.mark.parametrize("weights", [Average(), Best(), Grouped((0, 0, 1))], ids=repr)

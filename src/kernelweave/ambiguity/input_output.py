@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,7 @@ from ..kernels import Bank, Gaussian, InverseDistance, InverseSquaredDistance, K
 from ..labels import has_missing
 from ..machines.simplex import SimplexSVM
 from ..weights import GroupSparse
-from .bags import Bags, as_bags, positive_bags
+from .bags import Bags, _is_list_of_bags, as_bags, bag_labels, positive_bags
 from .label_search import LabelOracle
 from .labelings import (
     BagRepresentatives,
@@ -31,15 +33,17 @@ from .labelings import (
     Labelings,
     SemiSupervised,
     Supervised,
-    as_interval,
+    class_shares,
 )
 
 Array = NDArray[np.float64]
 
 #: Kernels on each view when none are given: four ways in which similarity falls with distance.
 FOUR_KERNELS = (Gaussian(), Laplacian(), InverseSquaredDistance(), InverseDistance())
-#: What scikit-learn writes where a label is not known, and what becomes of it among names.
-UNLABELLED = (-1, "-1")
+#: What scikit-learn writes where a label is not known, and what becomes of it, or of -1.0, among names.
+UNLABELLED = (-1, "-1", "-1.0")
+#: What a cost must be, in words and as a test.
+COST: tuple[str, Callable[[Any], bool]] = ("positive and finite", lambda cost: 0 < cost < np.inf)
 
 
 @dataclass
@@ -79,6 +83,7 @@ class InputOutputBase(BankReader):
     c_theta: float
     norms: tuple[float, float]
     candidates: str
+    C: float
     max_candidates: int
     tol: float
     violation: float
@@ -93,18 +98,15 @@ class InputOutputBase(BankReader):
     # -- settings -------------------------------------------------------------------------------------------------
 
     def _rules(self) -> Rules:
-        if isinstance(self.max_candidates, bool) or not isinstance(self.max_candidates, (int, np.integer)):
+        if not isinstance(self.max_candidates, (int, np.integer)):
             raise TypeError(f"max_candidates must be an integer, got {self.max_candidates!r}.")
-        if self.max_candidates < 1:
-            raise ValueError(f"max_candidates must be at least 1, got {self.max_candidates!r}.")
-        if not self.tol > 0:
-            raise ValueError(f"tol must be positive, got {self.tol!r}: it is the relative gap to stop at.")
-        if not self.violation >= 0:
-            raise ValueError(f"violation must be at least 0, got {self.violation!r}.")
+        check_number(self, "max_candidates", "at least 1", lambda most: most >= 1)
+        check_number(self, "tol", "positive", lambda tol: tol > 0, ": it is the relative gap to stop at")
+        check_number(self, "violation", "at least 0", lambda share: share >= 0)
         return Rules(self.tol, int(self.max_candidates), n_price=1, violation=self.violation, removes=False)
 
     def _weight_set(self, n_kernels: int) -> GroupSparse:
-        p, q = self.norms
+        p, q = as_norms(self.norms)
         if self.margin == "hard":
             return GroupSparse(n_kernels, p=p, q=q)
         if self.margin != "soft":
@@ -113,6 +115,7 @@ class InputOutputBase(BankReader):
             raise ValueError(f"a soft margin needs norms=(p, 1), got {self.norms!r}; take margin='hard'.")
         if self.theta is not None:
             return GroupSparse(n_kernels, theta=self.theta, p=p)
+        check_number(self, "c_theta", "positive", lambda multiple: multiple > 0)
         return GroupSparse(n_kernels, c_theta=self.c_theta, p=p)
 
     def _check_settings(self) -> None:
@@ -121,6 +124,7 @@ class InputOutputBase(BankReader):
         self._weight_set(1)
         if self.candidates not in ("per-kernel", "shared"):
             raise ValueError(f"candidates must be 'per-kernel' or 'shared', got {self.candidates!r}.")
+        check_number(self, "C", *COST)
 
     # -- solving --------------------------------------------------------------------------------------------------
 
@@ -135,22 +139,28 @@ class InputOutputBase(BankReader):
         result = generate(store, oracle, machine, weights, targets, self._rules(), initial, self._reporter(name))
         best = result.saddle.best
         assert best is not None
-        if result.saddle.gap > self.tol:
-            warnings.warn(
-                f"The weights{name and ' of ' + name} stopped at a relative duality gap of {result.saddle.gap:.2g}, "
-                f"short of {self.tol:.2g}.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
         D = weights.clean(best.weights).reshape(-1, inputs.n_kernels)
         signs = store.bank.signs
         coef = np.einsum("tm,tmi->mi", D, signs) * best.solution.coef[inputs.unit_of, 0]
         scores = sum(inputs.products(m, coef[m : m + 1])[0] for m in range(inputs.n_kernels))
         found = float(result.found.max(initial=0.0))
         violation = max(found / result.level - 1.0, 0.0) if result.level > 0 else 0.0
-        return Learned(
-            D.T, signs, coef, scores, result.upper, result.saddle.gap, violation, result.solves, result.history
-        )
+        gap = result.saddle.gap
+        learned = Learned(D.T, signs, coef, scores, result.upper, gap, violation, result.solves, result.history)
+        self._warn_if_short(learned, f" of {name}" if name else "")
+        return learned
+
+    def _warn_if_short(self, learned: Learned, of: str) -> None:
+        warn = partial(warnings.warn, category=ConvergenceWarning, stacklevel=4)
+        if learned.gap > self.tol:
+            warn(f"The weights{of} stopped at a relative duality gap of {learned.gap:.2g}, short of {self.tol:.2g}.")
+        # A soft margin is another problem with every candidate: there their number is a setting, not a limit.
+        full = self.margin == "hard" and len(learned.candidates) >= self.max_candidates
+        if full and learned.violation > self.violation:
+            warn(
+                f"The search for labellings{of} stopped at {self.max_candidates} candidates and a violation of "
+                f"{learned.violation:.2g}, short of {self.violation:.2g}. Raise max_candidates or violation."
+            )
 
     def _reporter(self, name: str) -> Callable[[np.void], None] | None:
         if not self.verbose:
@@ -228,6 +238,8 @@ class InputOutputKernelClassifier(ClassifierMixin, InputOutputBase):
     positives : int or float, default=1
         At level "instance": least number (an integer) or share (a float) of positive instances of a positive bag.
     max_candidates : int, default=30
+        Most candidates of a problem. A hard margin gains from each, so that a warning says if more would exceed
+        `violation`. A soft margin's cap falls with their number: there this is a stopping rule like the others.
     tol : float, default=1e-3
         Relative gap of the weights, and change of the objective by the last candidate, to stop at.
     violation : float, default=1e-2
@@ -252,8 +264,9 @@ class InputOutputKernelClassifier(ClassifierMixin, InputOutputBase):
     objective_ : float, or array of shape (n_classes,)
     threshold_ : float
         Multiple instances only: the score that a bag must exceed to be positive, chosen on the training bags.
-    history_ : structured array with a row a candidate, or a list of them, one a class
-        As in :class:`kernelweave.InfiniteKernelClassifier`; ``kernels`` counts candidates.
+    history_ : structured array with a row a round, or a list of them, one a class
+        As in :class:`kernelweave.InfiniteKernelClassifier`; ``kernels`` counts candidates. A round adds a candidate, or
+        weighs the same ones more accurately.
     kernel_names_ : tuple of str
     support_ : array of shape (n_support,)
     dual_coef_ : array of shape (n_problems, n_kernels, n_support)
@@ -325,8 +338,7 @@ class InputOutputKernelClassifier(ClassifierMixin, InputOutputBase):
         self._check_settings()
         if self.task == "multiple-instance":
             return self._fit_bags(as_bags(X, groups), y)
-        if groups is not None:
-            raise ValueError("groups are bags: they go with task='multiple-instance'.")
+        self._refuse_bags(X, groups)
         return self._fit_samples(X, y)
 
     def _check_settings(self) -> None:
@@ -334,9 +346,7 @@ class InputOutputKernelClassifier(ClassifierMixin, InputOutputBase):
         for name, allowed in (("task", ("semi-supervised", "multiple-instance")), ("level", ("instance", "bag"))):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be {' or '.join(map(repr, allowed))}, got {getattr(self, name)!r}.")
-        for name in ("C", "C_unlabelled"):
-            if not 0 < getattr(self, name) < np.inf:
-                raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)!r}.")
+        check_number(self, "C_unlabelled", *COST)
 
     # -- few labels -----------------------------------------------------------------------------------------------
 
@@ -354,6 +364,7 @@ class InputOutputKernelClassifier(ClassifierMixin, InputOutputBase):
         self._store(bank, parts)
         scores = np.stack([part.scores for part in parts], axis=1)
         self.transduction_ = np.where(judged, labels, self._classes_of(scores))
+        self.__dict__.pop("threshold_", None)  # of an earlier fit with the other task
         return self
 
     def _labels(self, y: Any) -> tuple[NDArray, NDArray[np.bool_]]:
@@ -388,37 +399,8 @@ class InputOutputKernelClassifier(ClassifierMixin, InputOutputBase):
         """What is possible, problem by problem."""
         if np.all(known):
             return [Supervised(y) for y in known]
-        return [SemiSupervised(y, share) for y, share in zip(known, self._balances(known), strict=True)]
-
-    def _balances(self, known: NDArray[np.int8]) -> list[tuple[float, float]]:
-        """Least and largest share of positive samples among the unlabelled ones, problem by problem."""
-        balance, classes = self.balance, self.classes_.tolist()
-        if isinstance(balance, str):
-            if balance != "labelled":
-                raise ValueError(f"balance must be 'labelled', a share, a pair or a mapping, got {balance!r}.")
-            return [as_interval(np.count_nonzero(y > 0) / np.count_nonzero(y)) for y in known]
-        if not isinstance(balance, Mapping):
-            if len(known) > 1:
-                raise ValueError(
-                    f"balance={balance!r} is the share of one class, but there are {len(known)}: give a mapping such "
-                    f"as {{{classes[0]!r}: 0.5, ...}}."
-                )
-            return [as_interval(balance)]
-        unknown = set(balance) - set(classes)
-        if unknown or (len(known) > 1 and set(balance) != set(classes)) or not balance:
-            raise ValueError(f"balance must have a share for each of the classes {classes}, got {balance!r}.")
-        pairs = {label: as_interval(share) for label, share in balance.items()}
-        low, high = (sum(pair[side] for pair in pairs.values()) for side in (0, 1))
-        if set(balance) == set(classes) and (low > 1 + 1e-9 or high < 1 - 1e-9):
-            raise ValueError(
-                f"the balance {balance!r} is contradictory: shares of all classes sum to one, these to {low:g} at "
-                f"least and {high:g} at most."
-            )
-        if len(known) > 1:
-            return [pairs[label] for label in classes]
-        if classes[1] in pairs:
-            return [pairs[classes[1]]]
-        return [(1.0 - pairs[classes[0]][1], 1.0 - pairs[classes[0]][0])]
+        shares = class_shares(self.balance, self.classes_.tolist(), known)
+        return [SemiSupervised(y, share) for y, share in zip(known, shares, strict=True)]
 
     # -- bags -----------------------------------------------------------------------------------------------------
 
@@ -434,17 +416,22 @@ class InputOutputKernelClassifier(ClassifierMixin, InputOutputBase):
         part = self._learn(InputKernels(bank, scenario.unit_of), scenario, float(self.C_unlabelled) * scenario.shares)
         self._store(bank, [part])
         self.threshold_ = best_threshold(bags.reduce(np.maximum, part.scores), signs)
+        self.__dict__.pop("transduction_", None)  # of an earlier fit with the other task
         return self
 
     def instance_scores(self, X: Any, groups: Any = None) -> Array:
         """Decision values of the instances of bags, (n_instances,), in the order of ``Bags.instances``."""
         check_is_fitted(self)
-        self._needs_bags("instance_scores")
+        if self.task != "multiple-instance":
+            raise AttributeError("instance_scores needs task='multiple-instance'.")
         return self._scores(as_bags(X, groups).instances)[:, 0]
 
-    def _needs_bags(self, what: str) -> None:
-        if self.task != "multiple-instance":
-            raise AttributeError(f"{what} needs task='multiple-instance'.")
+    def _refuse_bags(self, X: Any, groups: Any) -> None:
+        if groups is not None:
+            raise ValueError("groups are bags: they go with task='multiple-instance'.")
+        # A list of precomputed kernels is a stack of them.
+        if isinstance(X, Bags) or (_is_list_of_bags(X) and self._spec().kernels != "precomputed"):
+            raise ValueError(f"X holds bags, but the task is {self.task!r}: set task='multiple-instance'.")
 
     # -- new samples ----------------------------------------------------------------------------------------------
 
@@ -457,6 +444,7 @@ class InputOutputKernelClassifier(ClassifierMixin, InputOutputBase):
         if self.task == "multiple-instance":
             bags = as_bags(X, groups)
             return bags.reduce(np.maximum, self._scores(bags.instances)[:, 0]) - self.threshold_
+        self._refuse_bags(X, groups)
         scores = self._scores(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
@@ -464,6 +452,22 @@ class InputOutputKernelClassifier(ClassifierMixin, InputOutputBase):
         """Classes of samples or bags."""
         scores = self.decision_function(X, groups)
         return self._classes_of(scores.reshape(len(scores), -1))
+
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: Any = None) -> float:
+        """Share of samples, or of bags, that are predicted right.
+
+        Parameters
+        ----------
+        X, groups : as in `fit`
+        y : array of shape (n_samples,); with multiple instances one label a bag, or one a row
+        sample_weight : array of shape (n_samples,) or (n_bags,), optional
+        """
+        if self.task == "multiple-instance":
+            X = as_bags(X, groups)
+            y = bag_labels(y, X)
+        else:
+            self._refuse_bags(X, groups)
+        return super().score(X, y, sample_weight)
 
     def _classes_of(self, scores: Array) -> NDArray:
         """Classes from scores of shape (n, n_problems)."""
@@ -541,8 +545,6 @@ class InputOutputKernelClustering(ClusterMixin, InputOutputBase):
         y : ignored
         """
         self._check_settings()
-        if not 0 <= self.imbalance < 1:
-            raise ValueError(f"imbalance must be at least 0 and less than 1, got {self.imbalance!r}.")
         X = self._read(X, reset=True)
         n = self._n_samples(X)
         if n < 2:
@@ -555,6 +557,10 @@ class InputOutputKernelClustering(ClusterMixin, InputOutputBase):
         self.labels_ = (part.scores > 0).astype(int)
         return self
 
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        check_number(self, "imbalance", "at least 0 and less than 1", lambda share: 0 <= share < 1)
+
     def decision_function(self, X: Any) -> Array:
         """Scores of samples, (n_samples,); positive in cluster 1."""
         check_is_fitted(self)
@@ -563,6 +569,22 @@ class InputOutputKernelClustering(ClusterMixin, InputOutputBase):
     def predict(self, X: Any) -> NDArray:
         """Clusters of samples, 0 or 1."""
         return (self.decision_function(X) > 0).astype(int)
+
+
+def check_number(owner: Any, name: str, what: str, holds: Callable[[Any], bool], advice: str = "") -> None:
+    """Raise unless the setting `name` is a number that is what it must be."""
+    value = getattr(owner, name)
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not holds(value):
+        raise (ValueError if is_number else TypeError)(f"{name} must be {what}, got {value!r}{advice}.")
+
+
+def as_norms(norms: Any) -> tuple[float, float]:
+    """The norms inside candidates and across them; an error unless they are two numbers."""
+    pair = tuple(norms) if isinstance(norms, (tuple, list)) else ()
+    if len(pair) != 2 or not all(isinstance(norm, Real) and float(norm) >= 1 for norm in pair):
+        raise ValueError(f"norms must be a pair (inside candidates, across them), at least 1 each, got {norms!r}.")
+    return pair
 
 
 def best_threshold(scores: Array, signs: NDArray) -> float:

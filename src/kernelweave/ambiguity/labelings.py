@@ -8,6 +8,8 @@ possible, and proposes one to begin with. Units are what the machine learns on: 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +20,8 @@ from .bags import Bags
 Array = NDArray[np.float64]
 Signs = NDArray[np.int8]
 
+#: Shares that differ by less differ by rounding, be it that of single precision.
+_SHARE = 1e-6
 #: Steps of the power method for the sign of a first eigenvector.
 _POWER_STEPS = 50
 
@@ -179,7 +183,8 @@ class Clustering(PartlyKnown):
                 "samples may be one cluster, which is always best."
             )
         beta = max(beta, n_items % 2)
-        super().__init__(np.zeros(n_items), int(np.ceil((n_items - beta) / 2)), int(np.floor((n_items + beta) / 2)))
+        low = int(np.ceil((n_items - beta) / 2 - 1e-9))  # beta is often a share of n_items, with its rounding
+        super().__init__(np.zeros(n_items), low, n_items - low)
 
 
 class _OfBags(Labelings):
@@ -228,10 +233,11 @@ class InstanceBags(_OfBags):
     def __init__(self, bags: Bags, y: ArrayLike, positives: int | float = 1) -> None:
         super().__init__(bags, y)
         is_count = isinstance(positives, (int, np.integer)) and not isinstance(positives, bool)
-        if not (is_count and positives >= 1) and not (isinstance(positives, float) and 0 < positives <= 1):
+        is_share = isinstance(positives, (float, np.floating)) and 0 < positives <= 1
+        if not (is_count and positives >= 1) and not is_share:
             raise ValueError(f"positives must be an integer of at least 1 or a share in (0, 1], got {positives!r}.")
         self.needed = [
-            min(int(positives), len(members)) if is_count else int(np.ceil(positives * len(members) - 1e-9))
+            min(int(positives), len(members)) if is_count else max(int(np.ceil((positives - _SHARE) * len(members))), 1)
             for members in self.positive
         ]
 
@@ -322,8 +328,11 @@ def among_highest(scores: Array, count: NDArray[np.intp]) -> NDArray[np.bool_]:
 
 def as_interval(balance: float | tuple[float, float]) -> tuple[float, float]:
     """A share, or the least and the largest one, as a pair; an error if they contradict each other."""
-    pair = np.asarray(balance, dtype=np.float64)
-    if pair.shape not in ((), (2,)):
+    try:
+        pair = np.asarray(balance, dtype=np.float64)
+    except (TypeError, ValueError):
+        pair = np.empty(0)
+    if pair.shape not in ((), (2,)) or np.any(np.isnan(pair)):
         raise ValueError(f"a balance is a share of positive samples or a pair (low, high) of them, got {balance!r}.")
     low, high = np.broadcast_to(pair, 2)
     if not 0 <= low <= high <= 1:
@@ -331,6 +340,45 @@ def as_interval(balance: float | tuple[float, float]) -> tuple[float, float]:
             f"the balance {balance!r} is contradictory: shares of positive samples are from 0 to 1, the smaller first."
         )
     return float(low), float(high)
+
+
+def class_shares(balance: Any, classes: list, known: Signs) -> list[tuple[float, float]]:
+    """Least and largest share of positive samples among the unlabelled ones, problem by problem.
+
+    Parameters
+    ----------
+    balance : "labelled", float, (low, high), or mapping of classes to either
+    classes : list
+        Two, whose second one is positive in the one problem there is; or more, each the positive one of a problem.
+    known : array of shape (n_problems, n_samples)
+        Known labels as signs, 0 where not known.
+    """
+    if isinstance(balance, str):
+        if balance != "labelled":
+            raise ValueError(f"balance must be 'labelled', a share, a pair or a mapping, got {balance!r}.")
+        return [as_interval(np.count_nonzero(y > 0) / np.count_nonzero(y)) for y in known]
+    if not isinstance(balance, Mapping):
+        if len(known) > 1:
+            raise ValueError(
+                f"balance={balance!r} is the share of one class, but there are {len(known)}: give a mapping such "
+                f"as {{{classes[0]!r}: 0.5, ...}}."
+            )
+        return [as_interval(balance)]
+    unknown = set(balance) - set(classes)
+    if unknown or (len(known) > 1 and set(balance) != set(classes)) or not balance:
+        raise ValueError(f"balance must have a share for each of the classes {classes}, got {balance!r}.")
+    pairs = {label: as_interval(share) for label, share in balance.items()}
+    low, high = (sum(pair[side] for pair in pairs.values()) for side in (0, 1))
+    if set(balance) == set(classes) and (low > 1 + 1e-9 or high < 1 - 1e-9):
+        raise ValueError(
+            f"the balance {balance!r} is contradictory: shares of all classes sum to one, these to {low:g} at "
+            f"least and {high:g} at most."
+        )
+    if len(known) > 1:
+        return [pairs[label] for label in classes]
+    if classes[1] in pairs:
+        return [pairs[classes[1]]]
+    return [(1.0 - pairs[classes[0]][1], 1.0 - pairs[classes[0]][0])]
 
 
 def first_eigenvector(K: NDArray) -> Array:
