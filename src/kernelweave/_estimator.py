@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
+from ._validation import check_number, check_tol
 from .kernels import Bank, Gaussian, KernelBank
 from .kernels.missing import check_new
 from .kernels.operators import Operator, part_of, product_of
@@ -142,10 +143,8 @@ class BankEstimator(BankReader):
             return PUBLISHED
         if self.stopping != "gap":
             raise ValueError(f"stopping must be 'gap' or 'published', got {self.stopping!r}.")
-        if not self.tol > 0:
-            raise ValueError(f"tol must be positive, got {self.tol!r}: it is the relative duality gap to stop at.")
-        if not self.max_iter >= 1:
-            raise ValueError(f"max_iter must be at least 1, got {self.max_iter!r}.")
+        check_tol(self.tol)
+        check_number("max_iter", self.max_iter, "at least 1", lambda most: most >= 1)
         return Stopping(tol=self.tol, max_iter=self.max_iter)
 
     def _solver(self) -> str | StochasticApproximation:

@@ -21,6 +21,7 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ._validation import check_cost
 from .labels import Labels, Signs, as_labels, is_label_matrix, share_all_right
 
 Array = NDArray[np.float64]
@@ -171,8 +172,7 @@ class MLkNN(LabelScorer):
             NaN where a label was never judged; see :func:`kernelweave.labels.as_labels`.
         """
         _check_count("n_neighbors", self.n_neighbors)
-        if not 0 < self.smoothing < np.inf:
-            raise ValueError(f"smoothing must be positive and finite, got {self.smoothing!r}: try 1.0.")
+        check_cost("smoothing", self.smoothing, "try 1.0")
         X = self._read(X, reset=True)
         signs = self._signs(y)
         check_consistent_length(X, signs)

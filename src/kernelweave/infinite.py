@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from ._estimator import Array, Fit
+from ._validation import check_tol
 from .generation import FamilyOracle, Generated, GrowingBank, KernelColumn, Rules, generate
 from .generation.columns import check_weights
 from .generation.growing import without_values
@@ -178,8 +179,7 @@ class InfiniteKernelClassifier(MKLClassifier):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
-        if not self.tol > 0:
-            raise ValueError(f"tol must be positive, got {self.tol!r}: it is the relative gap to stop at.")
+        check_tol(self.tol)
         return Rules(self.tol, int(self.max_kernels), int(self.n_price))
 
     def _family(self) -> FamilySpec:

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from ._config import in_threads
 from ._estimator import Array, BankReader
+from ._validation import check_cost
 from .kernels import Bank, Gaussian, KernelBank
 from .machines import SVM
 from .machines.svm_plus import PlusSolution, solve_plus
@@ -152,9 +153,7 @@ class SVMPlus(ClassifierMixin, BankReader):
             ("lam", "the cost of the size of the slack function"),
             ("tol", "the relative duality gap to stop at"),
         ):
-            value = getattr(self, name)
-            if not 0 < value < np.inf:
-                raise ValueError(f"{name} must be positive and finite, got {value!r}: it is {meaning}.")
+            check_cost(name, getattr(self, name), f"it is {meaning}")
 
     def _spec(self) -> KernelBank:
         return _bank_of(self.kernel)

@@ -392,7 +392,7 @@ def test_fractional_labels_that_stay_need_no_more_cooling() -> None:
     ("wrong", "message"),
     [
         ({"initial_temperature": 0.0}, "initial_temperature must be positive"),
-        ({"cooling": 1.0}, "cooling divides the temperature and must be above 1"),
+        ({"cooling": 1.0}, "cooling must be above 1, got 1.0: it divides the temperature"),
         ({"min_temperature": -1.0}, "min_temperature must be positive"),
         ({"tol": np.nan}, "tol must be positive"),
     ],

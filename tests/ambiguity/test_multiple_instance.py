@@ -346,17 +346,22 @@ def test_without_an_intercept() -> None:
         ({"scenario": "instance", "method": "alp", "D": -1.0}, "D must be finite and not negative"),
         (
             {"scenario": "instance", "method": "alp", "positive_fraction": 0.0},
-            r"positive_fraction must lie in \(0, 1\]",
+            r"positive_fraction must be in \(0, 1\]",
         ),
         ({"cooling": 1.0}, "must be above 1"),
         ({"initial_temperature": -1.0}, "initial_temperature must be positive"),
         ({"tol": 0.0}, "tol must be positive"),
         ({"weights": "l1"}, "does not learn them"),
+        ({"C": "1"}, "C must be positive and finite, got '1'"),
+        ({"D": None}, "D must be finite and not negative, got None"),
+        ({"positive_fraction": True}, r"positive_fraction must be in \(0, 1\], got True"),
+        ({"cooling": "slow"}, "cooling must be above 1, got 'slow'"),
+        ({"tol": None}, "tol must be positive, got None"),
     ],
 )
 def test_refuses_settings(settings: dict[str, Any], message: str) -> None:
     bags, y, _ = toy(10)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         MIClassifier(**settings).fit(bags, y)
 
 

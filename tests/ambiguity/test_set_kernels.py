@@ -181,6 +181,8 @@ def test_kernels_in_low_rank() -> None:
         ({"of": "means"}, "of must be 'instances' or 'statistics', got 'means'"),
         ({"normalise": "l2"}, "normalise must be 'cosine', 'mean' or None, got 'l2'"),
         ({"power": 0.0}, "power must be positive"),
+        ({"power": "2"}, "power must be positive and finite, got '2'"),
+        ({"tol": np.nan}, "tol must be positive, got nan"),
         ({"C": -1.0}, "C must be positive"),
         ({"weights": "l1"}, "does not learn them"),
         ({"kernels": "precomputed"}, "needs instances as features"),
@@ -195,5 +197,5 @@ def test_refuses(settings: dict[str, Any], message: str) -> None:
         with pytest.raises(ValueError, match=message):
             BagKernelClassifier(**settings).fit(np.eye(4), [0, 1, 1, 0])
         return
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         BagKernelClassifier(**settings).fit(bags, [0, 1, 1, 0])

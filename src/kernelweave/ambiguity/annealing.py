@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validation import check_cost, check_number
 from ..machines.newton import Bend, Move
 from ..machines.squared_hinge import Point, WeightedProblem, asked_duals, hinge_loss, without_dust
 from .hidden import Hidden
@@ -67,10 +68,8 @@ class Schedule:
 
     def __post_init__(self) -> None:
         for name in ("initial_temperature", "min_temperature", "tol"):
-            if not 0 < getattr(self, name) < np.inf:
-                raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)!r}.")
-        if not 1 < self.cooling < np.inf:
-            raise ValueError(f"cooling divides the temperature and must be above 1, got {self.cooling!r}.")
+            check_cost(name, getattr(self, name))
+        check_number("cooling", self.cooling, "above 1", lambda by: 1 < by < np.inf, "it divides the temperature")
 
 
 @dataclass

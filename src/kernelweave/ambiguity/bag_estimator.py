@@ -14,11 +14,12 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from .._estimator import BankReader
+from .._validation import check_cost
 from ..kernels import Bank, Gaussian, KernelBank
 from ..views import KernelStack, Views, as_views
 from ..weights import parse_weights
 from ..weights.fixed import OnePoint
-from .bags import Bags, _is_list_of_bags, as_bags, bag_labels, positive_bags
+from .bags import Bags, as_bags, bag_labels, is_list_of_bags, positive_bags
 
 Array = NDArray[np.float64]
 
@@ -73,7 +74,7 @@ class BagClassifier(ClassifierMixin, BankReader):
 
     def _bags(self, X: Any, groups: Iterable | None, reset: bool) -> Bags:
         """X as bags; plain arrays and frames go through scikit-learn's own checks."""
-        if isinstance(X, Bags) or _is_list_of_bags(X):
+        if isinstance(X, Bags) or is_list_of_bags(X):
             bags = as_bags(X, groups)
             self._read(bags.instances, reset)
             return bags
@@ -86,8 +87,7 @@ class BagClassifier(ClassifierMixin, BankReader):
 
     def _class_factors(self, positive: NDArray[np.bool_]) -> tuple[float, float]:
         """What multiplies C for the positive and for the negative class."""
-        if not 0 < self.C < np.inf:
-            raise ValueError(f"C must be positive and finite, got {self.C!r}: it is the cost of a margin error.")
+        check_cost("C", self.C, "it is the cost of a margin error")
         factors = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_[positive.astype(int)])
         return float(factors[1]), float(factors[0])
 

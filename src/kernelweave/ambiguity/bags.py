@@ -58,7 +58,7 @@ class Bags:
 
     def __init__(self, instances: Any, groups: Iterable | None = None) -> None:
         ids: tuple
-        if _is_list_of_bags(instances):
+        if is_list_of_bags(instances):
             if groups is not None:
                 raise ValueError(
                     "groups say which rows of ONE array are a bag; a list of arrays needs none: leave them out."
@@ -317,7 +317,7 @@ def whole_bags(splits: Iterable[tuple[Index, Index]], groups: Iterable) -> Itera
         yield train, test
 
 
-def _is_list_of_bags(X: Any) -> bool:
+def is_list_of_bags(X: Any) -> bool:
     """Whether X is a sequence of 2-D arrays (or frames); a nested list of numbers is one array."""
     if not isinstance(X, Sequence) and not (isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1):
         return False

@@ -18,13 +18,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from .._estimator import BankReader
+from .._validation import check_cost, check_number, check_tol
 from ..generation.columns import Rules, generate
 from ..generation.labelled_bank import InputKernels, LabelledStore
 from ..kernels import Bank, Gaussian, InverseDistance, InverseSquaredDistance, KernelBank, Laplacian
 from ..labels import has_missing
 from ..machines.simplex import SimplexSVM
 from ..weights import GroupSparse
-from .bags import Bags, _is_list_of_bags, as_bags, bag_labels, positive_bags
+from .bags import Bags, as_bags, bag_labels, is_list_of_bags, positive_bags
 from .label_search import LabelOracle
 from .labelings import (
     BagRepresentatives,
@@ -42,8 +43,6 @@ Array = NDArray[np.float64]
 FOUR_KERNELS = (Gaussian(), Laplacian(), InverseSquaredDistance(), InverseDistance())
 #: What scikit-learn writes where a label is not known, and what becomes of it, or of -1.0, among names.
 UNLABELLED = (-1, "-1", "-1.0")
-#: What a cost must be, in words and as a test.
-COST: tuple[str, Callable[[Any], bool]] = ("positive and finite", lambda cost: 0 < cost < np.inf)
 
 
 @dataclass
@@ -100,9 +99,9 @@ class InputOutputBase(BankReader):
     def _rules(self) -> Rules:
         if not isinstance(self.max_candidates, (int, np.integer)):
             raise TypeError(f"max_candidates must be an integer, got {self.max_candidates!r}.")
-        check_number(self, "max_candidates", "at least 1", lambda most: most >= 1)
-        check_number(self, "tol", "positive", lambda tol: tol > 0, ": it is the relative gap to stop at")
-        check_number(self, "violation", "at least 0", lambda share: share >= 0)
+        check_number("max_candidates", self.max_candidates, "at least 1", lambda most: most >= 1)
+        check_tol(self.tol)
+        check_number("violation", self.violation, "at least 0", lambda share: share >= 0)
         return Rules(self.tol, int(self.max_candidates), n_price=1, violation=self.violation, removes=False)
 
     def _weight_set(self, n_kernels: int) -> GroupSparse:
@@ -115,7 +114,7 @@ class InputOutputBase(BankReader):
             raise ValueError(f"a soft margin needs norms=(p, 1), got {self.norms!r}; take margin='hard'.")
         if self.theta is not None:
             return GroupSparse(n_kernels, theta=self.theta, p=p)
-        check_number(self, "c_theta", "positive", lambda multiple: multiple > 0)
+        check_number("c_theta", self.c_theta, "positive", lambda multiple: multiple > 0)
         return GroupSparse(n_kernels, c_theta=self.c_theta, p=p)
 
     def _check_settings(self) -> None:
@@ -124,7 +123,7 @@ class InputOutputBase(BankReader):
         self._weight_set(1)
         if self.candidates not in ("per-kernel", "shared"):
             raise ValueError(f"candidates must be 'per-kernel' or 'shared', got {self.candidates!r}.")
-        check_number(self, "C", *COST)
+        check_cost("C", self.C)
 
     # -- solving --------------------------------------------------------------------------------------------------
 
@@ -346,7 +345,7 @@ class InputOutputKernelClassifier(ClassifierMixin, InputOutputBase):
         for name, allowed in (("task", ("semi-supervised", "multiple-instance")), ("level", ("instance", "bag"))):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be {' or '.join(map(repr, allowed))}, got {getattr(self, name)!r}.")
-        check_number(self, "C_unlabelled", *COST)
+        check_cost("C_unlabelled", self.C_unlabelled)
 
     # -- few labels -----------------------------------------------------------------------------------------------
 
@@ -430,7 +429,7 @@ class InputOutputKernelClassifier(ClassifierMixin, InputOutputBase):
         if groups is not None:
             raise ValueError("groups are bags: they go with task='multiple-instance'.")
         # A list of precomputed kernels is a stack of them.
-        if isinstance(X, Bags) or (_is_list_of_bags(X) and self._spec().kernels != "precomputed"):
+        if isinstance(X, Bags) or (is_list_of_bags(X) and self._spec().kernels != "precomputed"):
             raise ValueError(f"X holds bags, but the task is {self.task!r}: set task='multiple-instance'.")
 
     # -- new samples ----------------------------------------------------------------------------------------------
@@ -559,7 +558,7 @@ class InputOutputKernelClustering(ClusterMixin, InputOutputBase):
 
     def _check_settings(self) -> None:
         super()._check_settings()
-        check_number(self, "imbalance", "at least 0 and less than 1", lambda share: 0 <= share < 1)
+        check_number("imbalance", self.imbalance, "at least 0 and less than 1", lambda share: 0 <= share < 1)
 
     def decision_function(self, X: Any) -> Array:
         """Scores of samples, (n_samples,); positive in cluster 1."""
@@ -569,14 +568,6 @@ class InputOutputKernelClustering(ClusterMixin, InputOutputBase):
     def predict(self, X: Any) -> NDArray:
         """Clusters of samples, 0 or 1."""
         return (self.decision_function(X) > 0).astype(int)
-
-
-def check_number(owner: Any, name: str, what: str, holds: Callable[[Any], bool], advice: str = "") -> None:
-    """Raise unless the setting `name` is a number that is what it must be."""
-    value = getattr(owner, name)
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not is_number or not holds(value):
-        raise (ValueError if is_number else TypeError)(f"{name} must be {what}, got {value!r}{advice}.")
 
 
 def as_norms(norms: Any) -> tuple[float, float]:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from .._validation import check_number, check_tol
 from ..machines.squared_hinge import WeightedProblem
 from .annealing import PATH, WITNESS_PROBABILITY, Outcome, Schedule, alternate, anneal
 from .bag_estimator import Array, BagClassifier
@@ -169,12 +170,10 @@ class MIClassifier(BagClassifier):
                 f"method must be one of {list(METHODS[self.scenario])} for scenario={self.scenario!r}, got "
                 f"{self.method!r}.{hint}"
             )
-        if not 0 <= self.D < np.inf:
-            raise ValueError(f"D must be finite and not negative, got {self.D!r}: it is the cost of a wrong balance.")
-        if not 0 < self.positive_fraction <= 1:
-            raise ValueError(f"positive_fraction must lie in (0, 1], got {self.positive_fraction!r}.")
-        if not self.tol > 0:
-            raise ValueError(f"tol must be positive, got {self.tol!r}: it is the relative duality gap of a solve.")
+        balance = "it is the cost of a wrong balance"
+        check_number("D", self.D, "finite and not negative", lambda D: 0 <= D < np.inf, balance)
+        check_number("positive_fraction", self.positive_fraction, "in (0, 1]", lambda share: 0 < share <= 1)
+        check_tol(self.tol, "it is the relative duality gap of a solve")
         self._schedule()
 
     def _schedule(self) -> Schedule:

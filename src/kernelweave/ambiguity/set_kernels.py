@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._validation import check_cost, check_tol
 from ..kernels import Expansion, KernelBank
 from ..machines.squared_hinge import WeightedProblem
 from ..views import KernelStack, Views, as_views
@@ -141,8 +142,7 @@ def _default(kernel: Any, bags: Bags) -> Any:
 def _check(normalise: str | None, power: float) -> None:
     if normalise not in NORMALISATIONS:
         raise ValueError(f"normalise must be 'cosine', 'mean' or None, got {normalise!r}.")
-    if not 0 < power < np.inf:
-        raise ValueError(f"power must be positive and finite, got {power!r}.")
+    check_cost("power", power)
 
 
 class BagKernelClassifier(BagClassifier):
@@ -210,6 +210,7 @@ class BagKernelClassifier(BagClassifier):
     ) -> BagKernelClassifier:
         """Learn from labelled bags, given as for :meth:`MIClassifier.fit`; kernels cannot be precomputed."""
         _check(self.normalise, self.power)
+        check_tol(self.tol, "it is the relative duality gap of the machine")
         if self.of not in ("instances", "statistics"):
             raise ValueError(f"of must be 'instances' or 'statistics', got {self.of!r}.")
         bags = self._bags(X, groups, reset=True)

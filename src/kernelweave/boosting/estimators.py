@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._config import in_threads
 from .._estimator import BankReader
+from .._validation import check_cost, check_number, check_tol
 from ..kernels import Bank
 from .logistic import kernel_logistic
 from .out_of_fold import Trained, assign_folds, class_columns, share_right, train_each
@@ -153,8 +154,7 @@ class ProgramEnsemble(KernelEnsemble):
             check_nu(nu)
         if self._slack() not in SLACKS:
             raise ValueError(f"slack must be one of {SLACKS}, got {self.slack!r}.")
-        if not self.tol > 0:
-            raise ValueError(f"tol must be positive, got {self.tol!r}: it is the relative duality gap of the machines.")
+        check_tol(self.tol, "it is the relative duality gap of the machines")
         return costs, nus
 
     def _slack(self) -> str:
@@ -442,12 +442,9 @@ class CGBoost(KernelEnsemble):
         y : array of shape (n_samples,)
             Classes.
         """
-        if not 0 < self.C < np.inf:
-            raise ValueError(f"C must be positive and finite, got {self.C!r}: it is the cost of the losses.")
-        if not self.tol > 0:
-            raise ValueError(f"tol must be positive, got {self.tol!r}: it is the relative duality gap to stop at.")
-        if not self.max_iter >= 1:
-            raise ValueError(f"max_iter must be at least 1, got {self.max_iter!r}.")
+        check_cost("C", self.C, "it is the cost of the losses")
+        check_tol(self.tol)
+        check_number("max_iter", self.max_iter, "at least 1", lambda most: most >= 1)
         X = self._read(X, reset=True)
         codes = self._codes(X, y)
         bank = self._bank(X)

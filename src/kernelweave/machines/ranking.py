@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validation import check_cost
 from ..kernels.operators import Operator
 from ..labels import Signs
 from .base import Array, Solution, Values
@@ -39,15 +40,12 @@ from .ranking_loops import (
     smoothed_group_block,
 )
 
+#: What errors say of C.
+_MEANING = "it is the cost of a ranking error"
 #: Ascent steps on the pair multipliers of a row at each visit.
 _VISITS = 3
 #: A dual closer to its bound than this share of it counts as bounded.
 _BOUND = 1e-8
-
-
-def _check_cost(C: float) -> None:
-    if not 0 < C < np.inf:
-        raise ValueError(f"C must be positive and finite, got {C!r}: it is the cost of a ranking error.")
 
 
 @dataclass
@@ -84,7 +82,7 @@ class MLRL1(RankingMachine):
     _face_steps = 2
 
     def __post_init__(self) -> None:
-        _check_cost(self.C)
+        check_cost("C", self.C, _MEANING)
         if self.box not in ("narrow", "wide"):
             raise ValueError(f"box must be 'narrow' or 'wide', got {self.box!r}.")
         if not np.all(np.isfinite(self.ridge)) or np.any(np.asarray(self.ridge) < 0):
@@ -255,7 +253,7 @@ class MLRPairwise(PairMachine):
     margin = 2.0
 
     def __post_init__(self) -> None:
-        _check_cost(self.C)
+        check_cost("C", self.C, _MEANING)
 
     def _within(self, extra: dict[str, Any], pairs: Array) -> Array:
         return np.clip(pairs, 0.0, self.C)
@@ -291,7 +289,7 @@ class MLRGL(PairMachine):
     margin = 1.0
 
     def __post_init__(self) -> None:
-        _check_cost(self.C)
+        check_cost("C", self.C, _MEANING)
         if self.eta is not None and not 0 < self.eta < np.inf:
             raise ValueError(f"eta must be None or positive and finite, got {self.eta!r}.")
 

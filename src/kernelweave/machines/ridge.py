@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from .._validation import check_cost
 from ..kernels.operators import Operator
 from .base import Array, Machine, Products, Solution, blas_threads, product
 
@@ -79,8 +80,7 @@ class Ridge(Machine):
     kind = "regressor"
 
     def __post_init__(self) -> None:
-        if not 0 < self.C < np.inf:
-            raise ValueError(f"C must be positive and finite, got {self.C!r}: it is the weight of the squared errors.")
+        check_cost("C", self.C, "it is the weight of the squared errors")
         if self.sample_weight is not None and not np.all(self.sample_weight > 0):
             raise ValueError("Ridge needs positive sample weights: leave samples of weight zero out of the data.")
 

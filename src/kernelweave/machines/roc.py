@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._config import in_threads
+from .._validation import check_cost
 from .base import Array, Machine, Products, Solution, product, projected_curvature
 from .decomposition import BoxDual, maximise
 
@@ -64,8 +65,7 @@ class ROCArea(Machine):
     C: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.C < np.inf:
-            raise ValueError(f"C must be positive and finite, got {self.C!r}: it is the cost of unordered pairs.")
+        check_cost("C", self.C, "it is the cost of unordered pairs")
 
     def solve(self, K: NDArray, Y: Array, start: Solution | None = None, accuracy: float = 1e-3) -> Solution:
         """See :meth:`Machine.solve`. Label columns are independent; their steps are corners of the dual set."""

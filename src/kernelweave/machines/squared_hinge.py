@@ -23,6 +23,7 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from .._validation import check_cost
 from .base import Array, Machine, Products, Solution, Values
 from .decomposition import NO_NANS, coordinate_steps, copy_block
 from .newton import Bend, Factor, Move, add_rows, lower_factor, newton_move
@@ -327,8 +328,7 @@ class SquaredHinge(Machine):
     class_weight: Mapping[int, float] | str | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.C < np.inf:
-            raise ValueError(f"C must be positive and finite, got {self.C!r}: it is the cost of a margin error.")
+        check_cost("C", self.C, "it is the cost of a margin error")
 
     def weights(self, y: Array) -> tuple[Array, Array]:
         """The weights w+ and w- of the samples of one label column, each of shape (n_samples,)."""

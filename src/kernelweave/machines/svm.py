@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validation import check_cost
 from .base import Array, Machine, Products, Solution, projected_curvature
 from .decomposition import BoxDual, maximise_all
 
@@ -106,8 +107,7 @@ class SVM(HingeMachine):
     class_weight: Mapping[int, float] | str | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.C < np.inf:
-            raise ValueError(f"C must be positive and finite, got {self.C!r}: it is the cost of a margin error.")
+        check_cost("C", self.C, "it is the cost of a margin error")
 
     def _costs(self, y: Array) -> Array:
         costs = np.full(len(y), float(self.C))

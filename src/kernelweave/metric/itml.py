@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
+from .._validation import check_cost, check_number
 from .base import MetricEstimator
 from .cyclic import PUBLISHED, Outcome, Stopping, advice, run
 from .pairs import AS_MANY, PairSet
@@ -186,7 +187,7 @@ class ITML(MetricEstimator):
 
     def _fit(self, pairs: PairSet, X: Array, Z: Any, rng: RandomState) -> ITML:
         stopping = self._stopping()
-        _check_positive(gamma=self.gamma)
+        check_cost("gamma", self.gamma)
         _warn_one_sided(pairs)
         self._space = Space.of(X, self.prior, "prior")
         rows = self._space.rows
@@ -210,9 +211,8 @@ class ITML(MetricEstimator):
             raise ValueError(f"stopping must be 'gap' or 'published', got {self.stopping!r}.")
         if self.stopping == "published":
             return PUBLISHED
-        _check_positive(tol=self.tol)
-        if not self.max_sweeps >= 1:
-            raise ValueError(f"max_sweeps must be at least 1, got {self.max_sweeps!r}.")
+        check_cost("tol", self.tol)
+        check_number("max_sweeps", self.max_sweeps, "at least 1", lambda most: most >= 1)
         # Without the correction the limit is not the optimum, and no gap closes.
         return Stopping("gap" if self._corrected() else "change", self.tol, self.max_sweeps)
 
@@ -246,12 +246,6 @@ class ITML(MetricEstimator):
             f"violation {row['violation']:.2g}, {row['seconds']:.2f} s",
             file=sys.stderr,
         )
-
-
-def _check_positive(**settings: float) -> None:
-    for name, value in settings.items():
-        if not 0 < value < np.inf:
-            raise ValueError(f"{name} must be positive and finite, got {value!r}.")
 
 
 def _warn_one_sided(pairs: PairSet) -> None:

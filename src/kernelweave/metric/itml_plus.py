@@ -10,8 +10,9 @@ from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
+from .._validation import check_cost, check_number
 from .cyclic import Outcome, Stopping
-from .itml import ITML, _check_positive
+from .itml import ITML
 from .pairs import AS_MANY, PairSet
 from .space import Space
 
@@ -136,9 +137,9 @@ class ITMLPlus(ITML):
         return self.dual_correction
 
     def _privileged_settings(self) -> dict[str, float]:
-        _check_positive(lam=self.lam, slack_cost=self.slack_cost)
-        if not 0 <= self.slack < np.inf:
-            raise ValueError(f"slack must be zero (none) or positive, got {self.slack!r}.")
+        check_cost("lam", self.lam)
+        check_cost("slack_cost", self.slack_cost)
+        check_number("slack", self.slack, "zero (none) or positive", lambda slack: 0 <= slack < np.inf)
         return {"lam": self.lam, "slack": self.slack, "slack_cost": self.slack_cost}
 
     def _privileged(self, pairs: PairSet, Z: Any, n_samples: int) -> tuple[PairSet, Array]:

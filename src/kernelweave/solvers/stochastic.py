@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import softmax
 
+from .._validation import check_cost
 from .bundle import Bundle
 from .level import level
 from .saddle import Array, Point, Saddle
@@ -77,8 +78,7 @@ class StochasticApproximation:
         if isinstance(self.passes, bool) or self.passes != int(self.passes) or self.passes < 1:
             raise ValueError(f"passes must be a whole number, at least 1, got {self.passes!r}.")
         for name in ("weight_step", "class_step"):
-            if not 0 < getattr(self, name) < np.inf:
-                raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)!r}.")
+            check_cost(name, getattr(self, name))
         if not 0 <= self.smoothing <= 1:
             raise ValueError(f"smoothing must lie in [0, 1], got {self.smoothing!r}: it is a share of the draws.")
         if self.variant not in VARIANTS:
