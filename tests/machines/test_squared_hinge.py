@@ -12,7 +12,8 @@ from sklearn.svm import LinearSVC
 
 import kernelweave as kw
 from kernelweave.machines import Solution, SquaredHinge
-from kernelweave.machines.squared_hinge import Point, WeightedProblem, best_intercept
+from kernelweave.machines.hinge_losses import best_intercept
+from kernelweave.machines.squared_hinge import Point, WeightedProblem
 
 
 def problem(n: int = 50, seed: int = 0) -> tuple[NDArray, NDArray]:

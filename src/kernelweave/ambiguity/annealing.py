@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._validation import check_cost, check_number
+from ..machines.hinge_losses import asked_duals, hinge_loss, without_dust
 from ..machines.newton import Bend, Move
-from ..machines.squared_hinge import Point, WeightedProblem, asked_duals, hinge_loss, without_dust
+from ..machines.squared_hinge import Point, WeightedProblem
 from .hidden import Hidden
 
 Array = NDArray[np.float64]

@@ -13,8 +13,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ..machines.hinge_losses import second_derivatives
 from ..machines.newton import Bend
-from ..machines.squared_hinge import Point, WeightedProblem, second_derivatives
+from ..machines.squared_hinge import Point, WeightedProblem
 from .bags import Bags
 
 Array = NDArray[np.float64]
