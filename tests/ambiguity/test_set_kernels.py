@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import kernelweave as kw
@@ -175,6 +176,14 @@ def test_kernels_in_low_rank() -> None:
         BagKernelClassifier(kernels=plain).fit(a, np.arange(20) % 2)
 
 
+def test_warns_where_costs_are_too_large_for_the_precision() -> None:
+    bags, y, _ = kw.datasets.make_bags(n_bags=40, random_state=0)
+    large = KernelBank([Polynomial(3)], dtype="float32")
+    with pytest.warns(ConvergenceWarning, match="relative duality gap of .*, short of 1e-08.*dtype='float64'"):
+        clf = BagKernelClassifier(kernels=large, normalise="mean", C=1e9).fit([1e3 * bag for bag in bags], y)
+    assert abs(clf.gap_) > 1e-8
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -184,6 +193,11 @@ def test_kernels_in_low_rank() -> None:
         ({"power": "2"}, "power must be positive and finite, got '2'"),
         ({"tol": np.nan}, "tol must be positive, got nan"),
         ({"C": -1.0}, "C must be positive"),
+        (
+            {"kernels": Linear(), "power": 0.5},
+            "power=0.5 of the kernel value -.* a whole power for kernels with negative",
+        ),
+        ({"kernels": Polynomial(3, offset=1e3), "power": 200.0}, "is not a finite number"),
         ({"weights": "l1"}, "does not learn them"),
         ({"kernels": "precomputed"}, "needs instances as features"),
         ({"kernels": Normalised(Linear(), "center")}, "depend on two samples only"),

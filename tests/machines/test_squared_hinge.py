@@ -255,6 +255,41 @@ def test_large_costs_from_a_solution_of_other_ones() -> None:
         assert start.primal == pytest.approx(value_of_features(X, plus, minus), rel=1e-6)
 
 
+@pytest.mark.parametrize("sure", [True, False])
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(("n", "d", "C"), [(40, 1, 1e3), (100, 1, 1e4), (100, 3, 1e4)])
+def test_kernels_rounded_to_single_precision_and_large_costs(n: int, d: int, C: float, seed: int, sure: bool) -> None:
+    """The kernel that is stored is the one to be solved for, though it may be a little indefinite."""
+    rng = np.random.default_rng(seed)
+    X, share = rng.normal(size=(n, d)), np.round(rng.random(n))
+    if not sure:
+        share = np.where(rng.random(n) < 0.5, share, rng.random(n))
+    point = WeightedProblem((X @ X.T).astype(np.float32)).solve(C * share, C * (1 - share), accuracy=1e-6)
+    assert abs(point.gap) <= 1e-6 * point.primal
+    assert point.primal == pytest.approx(value_of_features(X, C * share, C * (1 - share)), rel=0.01)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("C", [1e6, 1e7])
+def test_labels_without_rhyme_that_cost_much(C: float, seed: int) -> None:
+    """Nearly a hard margin, of labels that the kernel must contort itself for."""
+    rng = np.random.default_rng(seed)
+    X, plus = rng.normal(size=(60, 2)), C * np.round(rng.random(60))
+    K = np.exp(-0.5 * np.square(X[:, None] - X).sum(axis=2))
+    point = WeightedProblem(K).solve(plus, C - plus, accuracy=1e-6)
+    assert abs(point.gap) <= 1e-6 * point.primal
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_never_worse_than_nothing(seed: int) -> None:
+    """Where costs are too large for the precision of the kernel: no duals at all have a gap, too."""
+    rng = np.random.default_rng(seed)
+    X, share = rng.normal(size=(100, 3)), np.round(rng.random(100))
+    problem, C = WeightedProblem((1e3 * X @ X.T).astype(np.float32)), 1e9
+    point = problem.solve(C * share, C * (1 - share), accuracy=1e-6)
+    assert abs(point.gap) <= 4 * C * share.sum() * (1 - share.mean()) * (1 + 1e-9)
+
+
 def test_one_class_only() -> None:
     K, _ = problem()
     with_bias = SquaredHinge(1.0).solve(K, np.ones((50, 1)))

@@ -192,7 +192,7 @@ def _settle(
         total += steps
         w = hidden.weights(here.p)
         point = problem.certify(here.point, *w)
-        if point.gap > accuracy * abs(point.primal):
+        if not point.within(accuracy):
             point = problem.solve(*w, here.point, accuracy)
         turned = _place(hidden, T, point)
         if np.abs(turned.p - here.p).max() < tol or turned.value >= here.value or total >= _MAX_TURNS:

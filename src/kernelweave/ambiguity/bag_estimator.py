@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
@@ -16,6 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from .._estimator import BankReader
 from .._validation import check_cost
 from ..kernels import Bank, Gaussian, KernelBank
+from ..machines.squared_hinge import Point
 from ..views import KernelStack, Views, as_views
 from ..weights import parse_weights
 from ..weights.fixed import OnePoint
@@ -61,6 +64,7 @@ class BagClassifier(ClassifierMixin, BankReader):
     kernels: Any
     weights: Any
     C: float
+    tol: float
     fit_intercept: bool
     class_weight: Any
     classes_: NDArray
@@ -111,6 +115,18 @@ class BagClassifier(ClassifierMixin, BankReader):
             )
         bank = spec.build(instances, verbose=bool(self.verbose))
         return bank, weights.resolve(bank, None, np.empty((0, 1))).start(bank.n_kernels)
+
+    def _certify(self, point: Point) -> None:
+        """Set `gap_`, and warn if it is not what was asked for."""
+        self.gap_ = point.gap / max(abs(point.primal), np.finfo(float).tiny)
+        if not abs(self.gap_) <= self.tol:
+            warnings.warn(
+                f"The last solve stopped at a relative duality gap of {self.gap_:.2g}, short of {self.tol:.2g}: C, or "
+                "the values of the kernel, are too large for its precision, or it is far from positive semi-definite. "
+                "Scale the features, lower C, or take KernelBank(..., dtype='float64').",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
 
     # -- predicting -----------------------------------------------------------------------------------------------
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from .._validation import check_number, check_tol
@@ -234,14 +232,7 @@ class MIClassifier(BagClassifier):
             self.objective_ = point.primal + hidden.penalty(outcome.labels)
             self.positive_fraction_ = float(np.mean(outcome.labels[positive]))
         self.instance_labels_ = np.where(positive, unsure, -1)
-        self.gap_ = point.gap / max(abs(point.primal), np.finfo(float).tiny)
-        if self.gap_ > self.tol:
-            warnings.warn(
-                f"the last solve stopped at a relative duality gap of {self.gap_:.2g}, short of {self.tol:.2g}: the "
-                "kernel may be far from positive semi-definite, or C too large for its precision.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+        self._certify(point)
         self.temperature_path_ = np.array(outcome.path, dtype=PATH)
         self.n_svm_solves_ = outcome.solves
         self.n_iter_ = len(outcome.path)

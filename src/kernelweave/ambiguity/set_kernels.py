@@ -108,11 +108,26 @@ class InstanceKernel:
     def __call__(self, X: Any) -> Array:
         """Values between new instances and those kept, shape (n_new, n_kept)."""
         mixed = np.tensordot(self._weights, self._kernels.cross(X), axes=1).astype(np.float64)
-        return mixed if self._power == 1 else mixed**self._power
+        return _raised(mixed, self._power)
 
     def with_itself(self, bags: Bags) -> Array:
         """The sum over all pairs of instances of each bag, shape (n_bags,)."""
         return np.array([InstanceKernel(self._kernels.on(bag), self._weights, self._power)(bag).sum() for bag in bags])
+
+
+def _raised(values: Array, power: float) -> Array:
+    """Kernel values to a power; an error where that is no number."""
+    if power == 1:
+        return values
+    with np.errstate(invalid="ignore", over="ignore"):
+        raised = values**power
+    if not np.all(np.isfinite(raised)):
+        value = values.flat[int(np.argmin(np.isfinite(raised)))]
+        raise ValueError(
+            f"power={power:g} of the kernel value {value:g} is not a finite number: take a whole power for kernels "
+            "with negative values, a lower one for large values, or kernels between 0 and 1."
+        )
+    return raised
 
 
 def _sizes(bags: Bags, normalise: str | None, with_itself: Callable[[], Array]) -> Array:
@@ -221,13 +236,13 @@ class BagKernelClassifier(BagClassifier):
         bank, self.weights_ = self._instance_bank(bags.instances)
         self._active = np.flatnonzero(self.weights_)
         bank.expansion(self._active, []).check_of_two_samples()
-        K = np.asarray(bank.combine(self.weights_), dtype=np.float64) ** self.power
+        K = _raised(np.asarray(bank.combine(self.weights_), dtype=np.float64), float(self.power))
         K = bags.reduce(np.add, bags.reduce(np.add, K).T)
         sizes = _sizes(bags, self.normalise, K.diagonal)
         problem = WeightedProblem(0.5 * (K + K.T) / np.outer(sizes, sizes), self.fit_intercept)
         point = problem.solve(plus * each * positive, minus * each * ~positive, accuracy=self.tol)
         self.objective_ = point.primal
-        self.gap_ = point.gap / max(abs(point.primal), np.finfo(float).tiny)
+        self._certify(point)
         self.support_ = np.flatnonzero(point.coef)
         self.dual_coef_ = point.coef[self.support_][None]
         self.intercept_ = np.array([point.intercept])

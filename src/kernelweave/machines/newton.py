@@ -7,11 +7,10 @@ around a point. Where the loss L has the gradient d and the second derivatives H
     s + H (K s + t) = -(v + d)          1's = 0
 
 H is diagonal plus a rank-one term a group of samples, and need not be definite. Conjugate gradients find the step;
-their preconditioner solves it for ``H = diag(D)``, by a Cholesky factor of ``K_SS + diag(1 / D)`` in single precision
-(or in double, where 1 / D is nothing beside K), where S are the samples of which D is not zero. D bounds the second
-derivatives, of this point or of an earlier one: a factor serves for many steps. As it is rough, directions are made
-orthogonal to all earlier ones. The solution tells the scores of S, too, so that an iteration reads the factor only; the
-kernel is read once a step, for exact scores.
+their preconditioner solves it for ``H = diag(D)``, by a Cholesky factor of ``K_SS + diag(1 / D)`` in single precision,
+where S are the samples of which D is not zero. D bounds the second derivatives, of this point or of an earlier one: a
+factor serves for many steps. As it is rough, directions are made orthogonal to all earlier ones. The solution tells the
+scores of S, too, so that an iteration reads the factor only; the kernel is read once a step, for exact scores.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 
 from .._config import FASTMATH
@@ -71,34 +70,29 @@ class Factor:
 
     samples: NDArray[np.intp]
     ridge: Array
-    upper: NDArray
-    ones: NDArray
+    upper: NDArray[np.float32]
+    ones: NDArray[np.float32]
     #: Iterations that were spent since on systems it nearly fits.
-    spent: float = 0
-
-    @property
-    def is_double(self) -> bool:
-        """Whether it is in double precision."""
-        return self.upper.dtype == np.float64
+    spent: int = 0
 
     @classmethod
-    def at(cls, K: NDArray, bound: Array, dtype: DTypeLike = np.float32) -> Factor:
+    def at(cls, K: NDArray, bound: Array) -> Factor:
         """The factor for the bound D of a point."""
         samples = np.flatnonzero(bound)
-        lower, ridge = lower_factor(K, samples, 1 / bound[samples], dtype)
+        lower, ridge = lower_factor(K, samples, 1 / bound[samples], np.float32)
         upper = lower.T  # of a triangle that is laid out by columns: its rows are in order
-        ones = np.ones(len(samples), dtype=dtype)
+        ones = np.ones(len(samples), dtype=np.float32)
         _back_and_forth(upper, ones)
         return cls(samples, ridge, upper, ones)
 
 
-def lower_factor(K: NDArray, samples: NDArray[np.intp], ridge: Array, dtype: DTypeLike) -> tuple[NDArray, Array]:
+def lower_factor(K: NDArray, samples: NDArray[np.intp], ridge: Array, dtype: type) -> tuple[NDArray, Array]:
     """Cholesky factor of ``K_SS + diag(ridge)``, and the ridge. What is above the diagonal is not the factor's.
 
     Where rounding cost definiteness the ridge grows until it succeeds.
     """
     size = float(K.diagonal()[samples].sum()) / max(len(samples), 1)
-    lost, least = 0.0, (1e-7 if dtype == np.float64 else 1e-6) * size
+    lost, least = 0.0, (1e-7 if dtype is np.float64 else 1e-6) * size
     block: NDArray = np.empty((len(samples), len(samples)), dtype=dtype)
     with blas_threads(len(samples)):
         for _ in range(8):
@@ -214,7 +208,7 @@ def _back_and_forth(U, x):
         x[i] = (x[i] - _dot(U[i, i + 1 :], x[i + 1 :])) / U[i, i]
     for i in range(whole - 4, -1, -4):
         a, b, c, d, rest = U[i, i + 4 :], U[i + 1, i + 4 :], U[i + 2, i + 4 :], U[i + 3, i + 4 :], x[i + 4 :]
-        p = q = r = s = x.dtype.type(0.0)
+        p = q = r = s = np.float32(0.0)
         for j in range(len(rest)):
             p += a[j] * rest[j]
             q += b[j] * rest[j]
@@ -238,7 +232,7 @@ def _precondition(K, known, others, r, bias, v, f):
     v[:], f[:] = 0.0, 0.0
     v[others] = r[others]
     add_rows(K, others, r[others], f)
-    x = np.empty(len(samples), dtype=U.dtype)
+    x = np.empty(len(samples), dtype=np.float32)
     for j in range(len(samples)):
         x[j] = r[samples[j]] * ridge[j] - f[samples[j]]
     _back_and_forth(U, x)

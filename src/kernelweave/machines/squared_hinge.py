@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
+from scipy.linalg import cho_solve, solve_triangular
 
 from .._validation import check_cost
 from .base import Array, Machine, Products, Solution, Values
@@ -30,14 +30,16 @@ from .hinge_losses import asked_duals, best_values, second_derivatives, without_
 from .newton import Bend, Factor, Move, add_rows, lower_factor, newton_move
 from .svm import SVM
 
-#: Newton steps after which a solve gives up; ten are many.
-_MAX_STEPS = 200
+#: Newton steps after which a solve goes on with exact ones, or another way; ten are many.
+_MAX_STEPS = 100
+#: Factor by which weights rise between exact solves, and the gap of those on the way.
+_RISE, _ROUGHLY = 10.0, 1e-3
 #: Coordinate steps leave the rest to Newton's method at this relative gap, or after so many steps a sample.
 _FINE, _COORDINATE_STEPS = 1e-7, 100
 #: Steps of a solve, roughly: samples without weight are left out where that saves more than copying the others costs.
 _USUAL_STEPS = 1000
-#: Differences of primal values below this share are rounding, or below the second share of the terms they are sums of.
-_ROUNDING, _EPS = 1e-14, np.finfo(float).eps
+#: Differences of primal values below this share are rounding.
+_ROUNDING = 1e-14
 #: Times a step is halved before there is nothing left to gain but rounding.
 _HALVINGS = 25
 #: A factorisation costs as much as n_active^2 / (20 * (n_active + n_samples)) products and back-substitutions.
@@ -79,6 +81,15 @@ class Point(Values):
         """Decision values of the samples, shape (n_samples,)."""
         return self.fitted + self.intercept
 
+    def within(self, accuracy: float) -> bool:
+        """Whether the gap is this small beside the value. Rounding may make it negative, but not by more."""
+        return abs(self.gap) <= accuracy * abs(self.primal)
+
+
+def nearer(one: Point, other: Point) -> Point:
+    """Of two feasible points the one with the smaller gap."""
+    return other if abs(other.gap) < abs(one.gap) else one
+
 
 class WeightedProblem:
     """One kernel, to be solved for many choices of weights.
@@ -104,7 +115,6 @@ class WeightedProblem:
     def __init__(self, K: NDArray, fit_intercept: bool = True) -> None:
         self.K = np.ascontiguousarray(K)
         self.fit_intercept = fit_intercept
-        self._largest = float(self.K.diagonal().max(initial=0.0))
         self._copied: tuple[NDArray[np.intp], NDArray] | None = None  # samples, and their kernel plus a ridge
 
     def solve(self, w_plus: Array, w_minus: Array, start: Point | None = None, accuracy: float = 1e-9) -> Point:
@@ -124,12 +134,15 @@ class WeightedProblem:
         here = self._point(here.coef, here.fitted, here.intercept, w_plus, w_minus)
         factor = None if start is None else start.factor
         best, steps = self._feasible(here, w_plus, w_minus), 0
-        if best.gap > accuracy * abs(best.primal) and not np.any((w_plus > 0) & (w_minus > 0)):
+        if not best.within(accuracy) and not np.any((w_plus > 0) & (w_minus > 0)):
             here, steps = self._decompose(best, w_plus, w_minus, accuracy)
             best = self._feasible(here, w_plus, w_minus)
-        if best.gap > accuracy * abs(best.primal):
-            best, newton, factor = self._newton_steps(here, best, w_plus, w_minus, factor, accuracy)
-            steps += newton
+        if not best.within(accuracy):
+            best, factor, more = self._newton_steps(here, best, factor, w_plus, w_minus, accuracy)
+            steps += more
+        if not best.within(accuracy):
+            best, more = self._exact_steps(best, w_plus, w_minus, accuracy)
+            steps += more
         return replace(best, steps=steps, factor=factor)
 
     def certify(self, here: Point, w_plus: Array, w_minus: Array) -> Point:
@@ -187,59 +200,86 @@ class WeightedProblem:
     # -- Newton's method ------------------------------------------------------------------------------------------
 
     def _newton_steps(
-        self, here: Point, best: Point, w_plus: Array, w_minus: Array, factor: Factor | None, accuracy: float
-    ) -> tuple[Point, int, Factor | None]:
-        """Steps from a point until a feasible one is accurate: the best of these, how many, and the last factor."""
-        nothing = self._point(np.zeros(len(self.K)), np.zeros(len(self.K)), here.intercept, w_plus, w_minus)
-        here = min(here, nothing, key=lambda point: point.primal)  # what other weights left may be worse than none
-        for steps in range(_MAX_STEPS):
-            old, last, before = factor, here, best.gap
-            reached, factor = self._step(here, w_plus, w_minus, factor, 0.01 * accuracy * abs(here.primal))
-            if reached is None:
-                return best, steps, factor
-            here = reached
-            best = min(best, self._feasible(here, w_plus, w_minus), key=lambda point: point.gap)
-            if best.gap <= accuracy * abs(best.primal):
-                return best, steps + 1, factor
-            if best.gap <= 0.5 * before:
-                continue
-            rounded = here.primal >= last.primal
-            if factor is old:  # Newton's method does better: the factor is in the way
-                factor.spent = np.inf
-            elif rounded and not factor.is_double:
-                factor = Factor.at(self.K, second_derivatives(here.scores, w_plus, w_minus), np.float64)
-            elif rounded and abs(here.gap) > 0.5 * abs(last.gap):
-                return best, steps + 1, factor
-        return best, _MAX_STEPS, factor
+        self, here: Point, best: Point, factor: Factor | None, w_plus: Array, w_minus: Array, accuracy: float
+    ) -> tuple[Point, Factor | None, int]:
+        """Steps that are solved roughly, by conjugate gradients, from a point and the best feasible one so far.
 
-    def _step(
-        self, here: Point, w_plus: Array, w_minus: Array, factor: Factor | None, enough: float
-    ) -> tuple[Point | None, Factor]:
-        """Where a Newton step leads to, with the factor at hand, else a new one, else one in double precision.
-
-        None if no step lowers the primal value. Returns the factor that was used, too.
+        Returns the best feasible point, the last factor, and how many steps they were.
         """
-        bend = Bend.diagonal(second_derivatives(here.scores, w_plus, w_minus))
-        residual = asked_duals(here.scores, w_plus, w_minus) - here.coef
-        move, used = self.newton(residual, bend, factor, enough)
-        reached = self._along(here, move, w_plus, w_minus)
-        for dtype in (used.upper.dtype, np.float64):
-            if reached is None and (used is factor or used.upper.dtype != dtype):  # too rough a step
-                move, used = self.newton(residual, bend, Factor.at(self.K, bend.bound, dtype), enough)
+        steps = 0
+        while steps < _MAX_STEPS and not best.within(accuracy):
+            steps += 1
+            bend = Bend.diagonal(second_derivatives(here.scores, w_plus, w_minus))
+            residual = asked_duals(here.scores, w_plus, w_minus) - here.coef
+            enough, old, before = 0.01 * accuracy * abs(here.primal), factor, abs(best.gap)
+            move, factor = self.newton(residual, bend, factor, enough)
+            reached = self._along(here, move, w_plus, w_minus)
+            if reached is None and factor is old:  # too rough a step: one with a factor of this point
+                move, factor = self.newton(residual, bend, None, enough)
                 reached = self._along(here, move, w_plus, w_minus)
-        if reached is not None and used.is_double:
-            reached = self._balanced(reached, used, w_plus, w_minus)
-        return reached, used
+            if reached is None:
+                break
+            rounded, here = reached.primal >= here.primal, reached
+            best = nearer(best, self._feasible(here, w_plus, w_minus))
+            if abs(best.gap) <= 0.5 * before:
+                continue
+            if rounded:
+                break
+            if factor is old:  # Newton's method does better: the factor is in the way
+                factor = None
+        return best, factor, steps
 
-    def _balanced(self, here: Point, factor: Factor, w_plus: Array, w_minus: Array) -> Point:
-        """The point without what rounding has added to the sum of its duals and to the scores.
+    def _exact_steps(self, best: Point, w_plus: Array, w_minus: Array, accuracy: float) -> tuple[Point, int]:
+        """Exact steps from zero, and if they do not arrive for weights that rise to these: slow, but nearly sure.
 
-        The duals change as they do with a bias. Where weights are large, to change few of them would cost much.
+        Returns the best feasible point, and how many steps they were.
         """
-        coef = here.coef.copy()
-        if self.fit_intercept:
-            coef[factor.samples] -= coef.sum() / factor.ones.sum() * factor.ones
-        return self._point(coef, self.start(coef).fitted, here.intercept, w_plus, w_minus)
+        size = float((w_plus + w_minus).max() * self.K.diagonal().mean())
+        rising = _RISE ** -np.arange(max(np.log(size) / np.log(_RISE), 0.0))[::-1] if size > 0 else np.ones(1)
+        nothing, total = np.zeros(len(self.K)), 0
+        for scales in (np.ones(1), rising):
+            here = self._point(nothing, nothing, best.intercept, w_plus, w_minus)
+            best = nearer(best, here)
+            for scale in scales if not best.within(accuracy) else ():
+                plus, minus = scale * w_plus, scale * w_minus
+                here = self._point(here.coef, here.fitted, here.intercept, plus, minus)
+                here, reached, steps = self._exactly(here, plus, minus, max(accuracy, _ROUGHLY * (scale < 1)))
+                total += steps
+            best = nearer(best, reached)
+        return best, total
+
+    def _exactly(self, here: Point, w_plus: Array, w_minus: Array, accuracy: float) -> tuple[Point, Point, int]:
+        """Newton's method, each step an exact one that aims at the optimum of the losses that are active before it.
+
+        Near the end rounding may hide that a step gains something, but not that its gap is smaller. Returns where the
+        steps end, the best feasible point, and how many they were.
+        """
+        best, steps = self._feasible(here, w_plus, w_minus), 0
+        while steps < _MAX_STEPS and not best.within(accuracy):
+            aim, before, steps = self._aim(here, w_plus, w_minus), abs(best.gap), steps + 1
+            best = nearer(best, self._feasible(aim, w_plus, w_minus))
+            way = Move(aim.coef - here.coef, aim.intercept - here.intercept, aim.fitted - here.fitted, 0, True)
+            reached = self._along(here, way, w_plus, w_minus)
+            if reached is None and abs(best.gap) > 0.5 * before:
+                break
+            here = aim if reached is None else reached
+        return here, best, steps
+
+    def _aim(self, here: Point, w_plus: Array, w_minus: Array) -> Point:
+        """The optimum if the losses that are active at a point were those that count, wherever they lead."""
+        bend = second_derivatives(here.scores, w_plus, w_minus)
+        active, coef, b = np.flatnonzero(bend), np.zeros(len(bend)), here.intercept
+        if len(active):
+            labels = (asked_duals(here.scores, w_plus, w_minus) + bend * here.scores)[active] / bend[active]
+            lower, _ = lower_factor(self.K, active, 1 / bend[active], np.float64)
+            sides = np.stack([labels, np.ones(len(active))], axis=1)
+            duals, ones = cho_solve((lower, True), sides, check_finite=False).T
+            if self.fit_intercept:
+                b = duals.sum() / ones.sum()
+                duals = duals - b * ones
+                duals -= duals.sum() / ones.sum() * ones  # once more for the rounding
+            coef[active] = duals
+        return self._point(coef, self.start(coef).fitted, b, w_plus, w_minus)
 
     def newton(self, residual: Array, bend: Bend, factor: Factor | None, enough: float) -> tuple[Move, Factor]:
         """A Newton step, and the factor it used: the old one, until the iterations it cost are worth a new one.
@@ -255,10 +295,8 @@ class WeightedProblem:
             What need not be gained.
         """
         active = np.count_nonzero(bend.bound)
-        if factor is None:
+        if factor is None or factor.spent >= active**2 / (_ITERATIONS_A_FACTOR * (active + len(residual))):
             factor = Factor.at(self.K, bend.bound)
-        elif factor.spent >= active**2 / (_ITERATIONS_A_FACTOR * (active + len(residual))):
-            factor = Factor.at(self.K, bend.bound, factor.upper.dtype)
         move = newton_move(self.K, residual, bend, factor, self.fit_intercept, enough)
         factor.spent += max(move.iterations - _CHEAP, 0)
         return move, factor
@@ -269,8 +307,7 @@ class WeightedProblem:
         Any decrease will do: the best part of a step ends at a kink of the loss, and from kink to kink the way is long.
         Where all that is left is rounding of the primal value, a full step may still close the gap.
         """
-        terms = float(np.abs(here.coef).sum()) ** 2 * self._largest  # of the squared norm
-        slack, share = max(_ROUNDING * abs(here.primal), _EPS * terms), 1.0
+        slack, share = _ROUNDING * abs(here.primal), 1.0
         for _ in range(_HALVINGS):
             v, fitted = here.coef + share * move.coef, here.fitted + share * move.fitted
             reached = self._point(v, fitted, here.intercept + share * move.intercept, w_plus, w_minus)
