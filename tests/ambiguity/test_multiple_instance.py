@@ -150,12 +150,12 @@ def test_what_describes_the_same_bags_is_fitted_the_same(pair: Any, scenario: st
 @pytest.mark.parametrize(("scenario", "method"), [way for way in WAYS if way[1] in ("annealing", "alp")])
 @TWO_WAYS
 def test_annealing_mostly_ends_the_same(pair: Any, scenario: str, method: str) -> None:
-    """Among optima that are nearly as good, rounding may choose: here it does in one case out of eight."""
+    """Among optima that are nearly as good, rounding may choose: here it does in one case out of twenty-four."""
     same = 0
     for seed in range(16):
         clf, other = pair(scenario, method, seed)
         same += abs(clf.objective_ - other.objective_) <= 1e-5 * clf.objective_
-    assert same >= 9
+    assert same >= 12
 
 
 def test_classes_may_weigh_differently() -> None:

@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 #: Steps at one temperature, or turns of an alternation, after which it goes on: a guard, never reached on real data.
 _MAX_TURNS = 1000
 #: Largest change of a probability in a Newton step, and the least and largest parts of a step that are tried.
-_LARGE, _SHORTEST, _LONGEST = 0.95, 1e-3, 100.0
+_LARGE, _SHORTEST, _LONGEST = 0.4, 1e-3, 100.0
 #: What a Newton step need not gain, beside the accuracy: probabilities are finer than the gap.
 _NOTHING = 1e-4
 #: Instances that keep more than this probability of being the witness are witnesses.
@@ -39,7 +39,7 @@ WITNESS_PROBABILITY = 1e-3
 #: Gap of the first solve, where temperatures of C and more are still to come: nothing is decided yet.
 _ROUGH = 1e-2
 #: A temperature that is passed ends with a step that moves no probability by more, and gains no larger share.
-_NEAR, _LITTLE = 0.3, 3e-4
+_NEAR, _LITTLE = 0.05, 3e-4
 #: Probabilities that change by less than this from one temperature to the next are the same: small beside the last.
 _STAYED = 1e-4
 
@@ -203,7 +203,7 @@ def _settle(
 def _step(problem: WeightedProblem, hidden: Hidden, T: float, here: _Place, accuracy: float) -> _Place:
     """A Newton step on the free energy; if that fails, on the machine while p is held; if that fails, a whole turn.
 
-    A step that would turn a probability around fails: it could decide a label otherwise than turns do.
+    Steps that would turn a probability around are shortened, or fail: they could decide labels otherwise than turns do.
     """
     w_plus, w_minus = without_dust(*hidden.weights(here.p))
     f = here.point.scores
@@ -219,21 +219,23 @@ def _step(problem: WeightedProblem, hidden: Hidden, T: float, here: _Place, accu
 def _newton(
     problem: WeightedProblem, hidden: Hidden, T: float, here: _Place, residual: Array, bend: Bend, accuracy: float
 ) -> _Place | None:
-    """Where a Newton step leads to, or its first half, quarter, ... that lowers the free energy.
+    """Where a Newton step leads to, or its first half, quarter, ... that can be trusted and lowers the free energy.
 
     Where the free energy does not curve upwards in its direction, the step is doubled instead, while that lowers it.
-    None if the step is too long to be trusted, or none of its parts lowers anything.
+    None if no part of the step will do.
     """
+
+    def is_far(place: _Place) -> bool:
+        return bool(np.abs(place.p - here.p).max() > _LARGE)
+
     point = here.point
     enough = _NOTHING * accuracy * abs(point.primal)
     move, point.factor = problem.newton(residual, bend, point.factor, enough)  # the factor serves the next try, too
     reached = _place(hidden, T, point, move)
-    if np.abs(reached.p - here.p).max() > _LARGE:
-        return None
     if not move.curved:
-        return _doubled(hidden, T, here, reached, point, move)
+        return None if is_far(reached) else _doubled(hidden, T, here, reached, point, move)
     share = 1.0
-    while reached.value > here.value:
+    while reached.value > here.value or is_far(reached):
         share *= 0.5
         if share < _SHORTEST:
             return None

@@ -7,10 +7,11 @@ around a point. Where the loss L has the gradient d and the second derivatives H
     s + H (K s + t) = -(v + d)          1's = 0
 
 H is diagonal plus a rank-one term a group of samples, and need not be definite. Conjugate gradients find the step;
-their preconditioner solves it for ``H = diag(D)``, by a Cholesky factor of ``K_SS + diag(1 / D)`` in single precision,
-where S are the samples of which D is not zero. D bounds the second derivatives, of this point or of an earlier one: a
-factor serves for many steps. As it is rough, directions are made orthogonal to all earlier ones. The solution tells the
-scores of S, too, so that an iteration reads the factor only; the kernel is read once a step, for exact scores.
+their preconditioner solves it for ``H = diag(D)``, by a Cholesky factor of ``K_SS + diag(1 / D)``, in single precision
+unless D is large, where S are the samples of which D is not zero. D bounds the second derivatives, of this point or of
+an earlier one: a factor serves for many steps. As it is rough, directions are made orthogonal to all earlier ones. The
+solution tells the scores of S, too, so that an iteration reads the factor only; the kernel is read once a step, for
+exact scores.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ from .decomposition import copy_block
 #: A direction along which the model curves less than this share of its bound is not followed to its minimum; nor is one
 #: of which earlier directions leave less than this share, as the rest is mostly rounding.
 _FLAT, _NEW = 1e-9, 1e-6
+#: Second derivatives, times the kernel of a sample with itself, from which on the rounding of single precision would
+#: decide where steps lead.
+_LARGE = 100.0
 #: A full step in a direction gains something if the best length is above one half; this is safely so.
 _DOWNHILL = 0.6
 #: Conjugate gradients may leave this share of what a step can gain; the most iterations of a step.
@@ -70,8 +74,8 @@ class Factor:
 
     samples: NDArray[np.intp]
     ridge: Array
-    upper: NDArray[np.float32]
-    ones: NDArray[np.float32]
+    upper: NDArray
+    ones: NDArray
     #: Iterations that were spent since on systems it nearly fits.
     spent: int = 0
 
@@ -79,9 +83,11 @@ class Factor:
     def at(cls, K: NDArray, bound: Array) -> Factor:
         """The factor for the bound D of a point."""
         samples = np.flatnonzero(bound)
-        lower, ridge = lower_factor(K, samples, 1 / bound[samples], np.float32)
+        largest = float(bound.max(initial=0.0)) * float(K.diagonal().mean())
+        dtype: type = np.float32 if largest < _LARGE else np.float64
+        lower, ridge = lower_factor(K, samples, 1 / bound[samples], dtype)
         upper = lower.T  # of a triangle that is laid out by columns: its rows are in order
-        ones = np.ones(len(samples), dtype=np.float32)
+        ones: NDArray = np.ones(len(samples), dtype=dtype)
         _back_and_forth(upper, ones)
         return cls(samples, ridge, upper, ones)
 
@@ -208,7 +214,7 @@ def _back_and_forth(U, x):
         x[i] = (x[i] - _dot(U[i, i + 1 :], x[i + 1 :])) / U[i, i]
     for i in range(whole - 4, -1, -4):
         a, b, c, d, rest = U[i, i + 4 :], U[i + 1, i + 4 :], U[i + 2, i + 4 :], U[i + 3, i + 4 :], x[i + 4 :]
-        p = q = r = s = np.float32(0.0)
+        p = q = r = s = x.dtype.type(0.0)
         for j in range(len(rest)):
             p += a[j] * rest[j]
             q += b[j] * rest[j]
@@ -232,7 +238,7 @@ def _precondition(K, known, others, r, bias, v, f):
     v[:], f[:] = 0.0, 0.0
     v[others] = r[others]
     add_rows(K, others, r[others], f)
-    x = np.empty(len(samples), dtype=np.float32)
+    x = np.empty(len(samples), dtype=U.dtype)
     for j in range(len(samples)):
         x[j] = r[samples[j]] * ridge[j] - f[samples[j]]
     _back_and_forth(U, x)

@@ -42,8 +42,8 @@ _USUAL_STEPS = 1000
 _ROUNDING = 1e-14
 #: Times a step is halved before there is nothing left to gain but rounding.
 _HALVINGS = 25
-#: A factorisation costs as much as n_active^2 / (20 * (n_active + n_samples)) products and back-substitutions.
-_ITERATIONS_A_FACTOR = 20
+#: A factorisation costs as much as n_active^2 / (12 * (n_active + n_samples)) products and back-substitutions.
+_ITERATIONS_A_FACTOR = 12
 #: Iterations that even a fresh factor would need at the next step.
 _CHEAP = 5
 
