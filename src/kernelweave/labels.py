@@ -126,7 +126,12 @@ def has_missing(y: Any) -> bool:
         return True
     if hasattr(y, "isna"):
         return bool(np.any(y.isna()))
-    return any(value is None or value != value for value in np.asarray(y).ravel().tolist())
+    return any(map(is_missing, np.asarray(y).ravel().tolist()))
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN, or the NA or NaT of pandas."""
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
 
 def is_tags(Y: Any) -> bool:

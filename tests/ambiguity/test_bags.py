@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
+from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, KFold, cross_val_score
 
 import kernelweave as kw
-from kernelweave.ambiguity import BagKFold, Bags, MIClassifier, as_bags, bag_labels, whole_bags
+from kernelweave.ambiguity import BagKFold, Bags, MIClassifier, as_bags, bag_labels, set_kernel, whole_bags
 
 X = np.arange(12.0).reshape(6, 2)
 GROUPS = ["b", "a", "b", "c", "a", "b"]
@@ -27,7 +29,13 @@ def test_a_list_and_groups_are_the_same_bags() -> None:
 
 
 @pytest.mark.parametrize(
-    "groups", [np.array([5, 2, 5, 9, 2, 5]), [5, 2, 5, 9, 2, 5], [(0, 1), None, (0, 1), "c", None, (0, 1)]]
+    "groups",
+    [
+        np.array([5, 2, 5, 9, 2, 5]),
+        [5, 2, 5, 9, 2, 5],
+        [(0, 1), 7.5, (0, 1), "c", 7.5, (0, 1)],
+        np.array([[5, 2, 5, 9, 2, 5]]).T,
+    ],
 )
 def test_any_hashable_is_an_id(groups: object) -> None:
     assert Bags(X, groups).bag_of.tolist() == [0, 1, 0, 2, 1, 0]  # type: ignore[arg-type]
@@ -67,6 +75,66 @@ def test_views_and_kernels_in_bags() -> None:
     assert stack.rows.tolist() == [3, 1, 4]
 
 
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("as_list", [True, False])
+def test_frames_keep_the_names_of_their_columns(frame: type, as_list: bool) -> None:
+    """In Bags, or as a list of bags: columns are found by name, and others are refused."""
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    groups, y = np.repeat(np.arange(10), 3), np.arange(10) % 2
+    spec = kw.KernelBank(kw.kernels.Gaussian(), columns={"first": ["a"], "rest": ["b", "c"]})
+    clf = MIClassifier("instance", "alternation", kernels=spec)
+
+    def described(columns: dict) -> Bags:
+        return Bags(
+            [frame({n: v[3 * i : 3 * i + 3] for n, v in columns.items()}) for i in range(10)]
+            if as_list
+            else frame(columns),
+            None if as_list else groups,
+        )
+
+    bags = described(dict(zip("abc", X.T, strict=True)))
+    expected = clone(clf).fit(kw.Views({"first": X[:, :1], "rest": X[:, 1:]}), y, groups)
+    np.testing.assert_allclose(
+        clf.fit(bags, y).decision_function(bags[[3, 1]]),
+        expected.decision_function(kw.Views({"first": X[:, :1], "rest": X[:, 1:]}), groups)[[3, 1]],
+        rtol=1e-6,
+    )
+    assert len(cross_val_score(clf, bags, y, cv=2)) == 2
+    with pytest.raises(ValueError, match="feature names should match"):
+        clf.decision_function(described({"b": X[:, 1], "a": X[:, 0], "c": X[:, 2]}))
+    gaussian = kw.kernels.Gaussian(gamma=1.0)
+    np.testing.assert_allclose(
+        set_kernel(bags, kernel=gaussian), set_kernel(Bags(X, groups), kernel=gaussian), rtol=1e-12
+    )
+
+
+def test_instances_that_lack_views() -> None:
+    rng = np.random.default_rng(0)
+    left, right, groups, y = (
+        rng.normal(size=(24, 2)),
+        rng.normal(size=(24, 2)),
+        np.repeat(np.arange(8), 3),
+        np.arange(8) % 2,
+    )
+    right[[2, 7]] = np.nan
+    clf = MIClassifier("witness", "alternation", kernels=kw.KernelBank(kw.kernels.Gaussian(), missing="zero"))
+    views = {"left": left, "right": right}
+    expected = clone(clf).fit(views, y, groups).decision_function(views, groups)
+    bags = Bags(views, groups)
+    np.testing.assert_allclose(clf.fit(bags, y).decision_function(bags), expected)
+    assert len(cross_val_score(clf, bags, y, cv=2)) == 2
+
+
+def test_precomputed_kernels_in_bags_are_a_stack() -> None:
+    K, y = X @ X.T + np.eye(6), [1, 0, 1]
+    clf = MIClassifier("instance", "single-instance", kernels="precomputed")
+    stack = Bags(kw.KernelStack(K), GROUPS)
+    part = clf.fit(stack[[0, 1]], y[:2]).decision_function(stack[[2]])
+    assert part.shape == (1,)
+    with pytest.raises(ValueError, match=r"precomputed kernel is square, .*Bags\(KernelStack\(K\), groups\)"):
+        clf.fit(Bags(K, GROUPS)[[0, 1]], y[:2])
+
+
 def test_reduce_takes_rows_in_any_order() -> None:
     bags = Bags(X, GROUPS)
     assert bags.reduce(np.maximum, X[:, 0]).tolist() == [10.0, 8.0, 6.0]
@@ -97,6 +165,9 @@ def test_labels_of_bags_from_rows() -> None:
         ([X, X], [0, 1], "groups say which rows of ONE array are a bag"),
         (X, [0, 1], "groups has 2 entries but there are 6 instances"),
         (X, [0, 1, np.nan, 1, 1, 1], "groups contains nan at row 2"),
+        (X, ["a", None, "b", "b", "b", "b"], "groups contains None at row 1"),
+        (X, pd.Series([0, 1, 1, None, 0, 1], dtype="Int64"), "groups contains <NA> at row 3"),
+        ([pd.DataFrame({"a": [1.0]}), pd.DataFrame({"b": [1.0]})], None, r"bag 1 has the columns \['b'\], but bag 0"),
         (np.where(X == 3, np.nan, X), GROUPS, "NaN"),
         (Bags(X), GROUPS, "X is a Bags object, which knows its bags"),
         (np.empty((0, 2)), None, "0 sample"),

@@ -65,13 +65,14 @@ def test_the_same_seed_is_the_same_data() -> None:
     [
         ({"n_bags": 0}, "n_bags must be a whole number, at least 1, got 0"),
         ({"max_size": 2.5}, "max_size must be a whole number"),
-        ({"positive_fraction": 0.0}, r"positive_fraction must lie in \(0, 1\], got 0.0"),
-        ({"positive_fraction": 1.1}, r"positive_fraction must lie in \(0, 1\]"),
+        ({"positive_fraction": 0.0}, r"positive_fraction must be in \(0, 1\], got 0.0"),
+        ({"positive_fraction": 1.1}, r"positive_fraction must be in \(0, 1\]"),
+        ({"positive_fraction": "half"}, r"positive_fraction must be in \(0, 1\], got 'half'"),
         ({"region": "circle"}, "region must be one of .*'disc'.*got 'circle'"),
         ({"region": lambda points: points[:, 0] > 9}, "no points inside"),
         ({"region": lambda points: points[:, 0] < 9}, "no points outside"),
     ],
 )
 def test_refuses(settings: dict[str, float | str | Callable], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         make_bags(**settings, random_state=0)  # type: ignore[arg-type]

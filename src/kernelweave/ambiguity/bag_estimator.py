@@ -80,8 +80,14 @@ class BagClassifier(ClassifierMixin, BankReader):
         """X as bags; plain arrays and frames go through scikit-learn's own checks."""
         if isinstance(X, Bags) or is_list_of_bags(X):
             bags = as_bags(X, groups)
-            self._read(bags.instances, reset)
-            return bags
+            rows = self._read(bags.instances, reset)
+            cut = isinstance(rows, np.ndarray) and rows.shape[0] != rows.shape[-1]
+            if reset and cut and self._spec().kernels == "precomputed":
+                raise ValueError(
+                    f"a precomputed kernel is square, got an array of shape {rows.shape}: Bags(KernelStack(K), groups) "
+                    "knows that samples are on both sides, so that parts of it can be taken."
+                )
+            return bags.holding(rows)
         return Bags(self._read(X, reset), groups)
 
     def _positive(self, y: Any, bags: Bags) -> NDArray[np.bool_]:
@@ -163,5 +169,4 @@ class BagClassifier(ClassifierMixin, BankReader):
         check_is_fitted(self)
         bags = self._bags(X, groups, reset=False)
         right = self.classes_[(self._bag_scores(bags) > 0).astype(int)] == bag_labels(y, bags)
-        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        return float(np.average(right, weights=weights))
+        return float(np.average(right, weights=self._bag_weight(sample_weight, bags)))

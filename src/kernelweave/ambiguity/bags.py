@@ -12,7 +12,7 @@ from sklearn.model_selection import BaseCrossValidator, StratifiedKFold
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from ..labels import has_missing
+from ..labels import has_missing, is_missing
 from ..views import KernelStack, Views, _as_float, as_row_index, as_views, check_finite
 
 Index = NDArray[np.intp]
@@ -23,16 +23,17 @@ class Bags:
 
     Parameters
     ----------
-    instances : list of arrays of shape (size of the bag, n_columns); or array of shape (n_instances, n_columns), Views,
-        mapping of names to arrays, frame or KernelStack
-        One array a bag, or the instances of all bags together.
+    instances : list of arrays or frames of shape (size of the bag, n_columns); or array of shape
+        (n_instances, n_columns), Views, mapping of names to arrays, frame or KernelStack
+        One array a bag, or the instances of all bags together. Kernels that are computed already are a KernelStack,
+        which knows that samples are on both sides of a matrix.
     groups : sequence of n_instances hashable ids, optional
         The bag of each instance, in any order; bags are numbered as they first appear. Only when all instances come
         together; without groups, each is a bag of its own.
 
     Attributes
     ----------
-    instances : array of shape (n_instances, n_columns), Views or KernelStack
+    instances : array of shape (n_instances, n_columns), frame, Views or KernelStack
     bag_of : array of int of shape (n_instances,)
         Number of the bag of each instance.
     ids : tuple
@@ -122,11 +123,17 @@ class Bags:
         part = Bags.__new__(Bags)
         bag_of = np.repeat(np.arange(len(which)), self.sizes[which])
         # A bag that is taken twice is two bags, of the same name.
-        part._set(self.instances[self.rows(which)], bag_of, tuple(self.ids[i] for i in which))
+        part._set(_take(self.instances, self.rows(which)), bag_of, tuple(self.ids[i] for i in which))
         return part
 
+    def holding(self, instances: Any) -> Bags:
+        """The same bags, of other descriptions of their instances, row by row."""
+        same = Bags.__new__(Bags)
+        same._set(instances, self.bag_of, self.ids)
+        return same
+
     def __iter__(self) -> Iterator[Any]:
-        return (self.instances[self.members(i)] for i in range(len(self)))
+        return (_take(self.instances, self.members(i)) for i in range(len(self)))
 
     def __repr__(self) -> str:
         return (
@@ -321,7 +328,7 @@ def is_list_of_bags(X: Any) -> bool:
     """Whether X is a sequence of 2-D arrays (or frames); a nested list of numbers is one array."""
     if not isinstance(X, Sequence) and not (isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1):
         return False
-    return any(getattr(bag, "ndim", 0) == 2 or _depth(bag) == 2 for bag in X)
+    return any(getattr(bag, "ndim", 0) == 2 or is_frame(bag) or _depth(bag) == 2 for bag in X)
 
 
 def _depth(nested: Any) -> int:
@@ -332,7 +339,17 @@ def _depth(nested: Any) -> int:
     return depth
 
 
-def _stacked(bags: Sequence) -> NDArray:
+def is_frame(X: Any) -> bool:
+    """Whether X is a pandas or polars frame."""
+    return hasattr(X, "columns") and (hasattr(X, "iloc") or hasattr(X, "select"))
+
+
+def _take(instances: Any, rows: Index) -> Any:
+    return instances.iloc[rows] if hasattr(instances, "iloc") else instances[rows]
+
+
+def _stacked(bags: Sequence) -> Any:
+    """The instances of all bags: an array, or of frames a frame."""
     arrays: list[NDArray] = []
     for i, bag in enumerate(bags):
         array = _as_float(bag, f"bag {i}")
@@ -346,27 +363,37 @@ def _stacked(bags: Sequence) -> NDArray:
             )
         check_finite(array, f"bag {i}")
         arrays.append(array)
-    return np.concatenate(arrays)
+    together = np.concatenate(arrays)
+    if not all(map(is_frame, bags)):
+        return together
+    names = list(bags[0].columns)
+    differ = [i for i, bag in enumerate(bags) if list(bag.columns) != names]
+    if differ:
+        raise ValueError(
+            f"bag {differ[0]} has the columns {list(bags[differ[0]].columns)}, but bag 0 has {names}: all instances "
+            "need the same, in the same order."
+        )
+    return type(bags[0])(dict(zip(names, together.T, strict=True)))
 
 
 def _together(X: Any) -> Any:
-    if isinstance(X, (Views, KernelStack)):
+    if isinstance(X, (Views, KernelStack)) or is_frame(X):
         return X
-    views = as_views(X)
-    plain = not isinstance(X, Mapping) and views.names == ("x",)
-    return views["x"] if plain else views
+    return as_views(X, incomplete=True) if isinstance(X, Mapping) else as_views(X)["x"]
 
 
 def _numbered(groups: Iterable | None, n_instances: int) -> tuple[Index, tuple]:
     """Number of the bag of each row, and what the bags are called."""
     if groups is None:
         return np.arange(n_instances), tuple(range(n_instances))
+    if getattr(groups, "ndim", 1) == 2:
+        groups = column_or_1d(groups)
     listed = [group.item() if isinstance(group, np.generic) else group for group in groups]
     if len(listed) != n_instances:
         raise ValueError(f"groups has {len(listed)} entries but there are {n_instances} instances: give one a row.")
     numbers: dict[Any, int] = {}
     for row, group in enumerate(listed):
-        if group != group:  # NaN, which would be a bag of its own every time
+        if is_missing(group):
             raise ValueError(f"groups contains {group!r} at row {row}: every instance needs the id of its bag.")
         numbers.setdefault(group, len(numbers))
     return np.array([numbers[group] for group in listed], dtype=np.intp), tuple(numbers)

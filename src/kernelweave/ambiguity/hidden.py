@@ -49,7 +49,7 @@ class Hidden(ABC):
         weights: tuple[float, float] = (1.0, 1.0),
         bag_weight: Array | None = None,
     ) -> None:
-        self.bags, self.positive, self.C = bags, positive, C
+        self.bags, self.positive, self.C = bags, positive, float(C)
         each = np.ones(len(bags)) if bag_weight is None else bag_weight
         self.rows = bags.rows(np.flatnonzero(positive))  # of positive bags, one bag after the other
         self.ends = np.cumsum(bags.sizes[positive])
@@ -57,8 +57,8 @@ class Hidden(ABC):
         self.negative_rows = np.flatnonzero(~positive[bags.bag_of])
         self.bag_weight = each[positive]
         self._row_weight = each[bags.bag_of[self.rows]]
-        self.cost_plus, self.cost_minus = (C * weight * each[bags.bag_of] for weight in weights)
-        self._costs = C * weights[0], C * weights[1]
+        self._costs = self.C * weights[0], self.C * weights[1]
+        self.cost_plus, self.cost_minus = (cost * each[bags.bag_of] for cost in self._costs)
 
     def losses(self, f: Array) -> tuple[Array, Array]:
         """Costs of the instances of positive bags, were they positive, and were they negative, at scores f."""
@@ -161,7 +161,7 @@ class InstanceLabels(Hidden):
         positive_fraction: float = 0.5,
     ) -> None:
         super().__init__(bags, positive, C, weights, bag_weight)
-        self.D, self.positive_fraction = D, positive_fraction
+        self.D, self.positive_fraction = float(D), float(positive_fraction)
 
     def start(self) -> Array:
         return self.spread(np.where(np.repeat(self.ends - self.starts, self.ends - self.starts) == 1, 1.0, 0.5))

@@ -14,7 +14,7 @@ from ..kernels import Expansion, KernelBank
 from ..machines.squared_hinge import WeightedProblem
 from ..views import KernelStack, Views, as_views
 from .bag_estimator import Array, BagClassifier, median_gaussian
-from .bags import Bags, as_bags
+from .bags import Bags, as_bags, is_frame
 
 NORMALISATIONS = ("cosine", "mean", None)
 
@@ -59,8 +59,9 @@ def set_kernel(
            [1., 1.]])
     """
     _check(normalise, power)
-    a = as_bags(bags_a)
-    b = a if bags_b is None else as_bags(bags_b)
+    columns = kernel.columns if isinstance(kernel, KernelBank) else None
+    a = _without_frames(as_bags(bags_a), columns)
+    b = a if bags_b is None else _without_frames(as_bags(bags_b), columns)
     spec = kernel if isinstance(kernel, KernelBank) else KernelBank(_default(kernel, a), dtype="float64")
     bank = spec.build(a.instances)
     everything = bank.expansion(np.arange(bank.n_kernels), np.arange(a.n_instances))
@@ -143,6 +144,13 @@ def _sizes(bags: Bags, normalise: str | None, with_itself: Callable[[], Array]) 
             "use normalise='mean'."
         )
     return np.sqrt(own)
+
+
+def _without_frames(bags: Bags, columns: Any) -> Bags:
+    """The bags, with a frame of instances as Views."""
+    if not is_frame(bags.instances):
+        return bags
+    return bags.holding(as_views(bags.instances, columns, incomplete=True))
 
 
 def _default(kernel: Any, bags: Bags) -> Any:

@@ -11,6 +11,8 @@ from numpy.random import RandomState
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from .._validation import check_number
+
 Array = NDArray[np.float64]
 
 #: Points lie in the square from -HALF to +HALF in both directions.
@@ -73,15 +75,14 @@ def make_bags(
     for name, count in (("n_bags", n_bags), ("max_size", max_size)):
         if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
             raise ValueError(f"{name} must be a whole number, at least 1, got {count!r}.")
-    if not 0 < positive_fraction <= 1:
-        raise ValueError(f"positive_fraction must lie in (0, 1], got {positive_fraction!r}.")
+    check_number("positive_fraction", positive_fraction, "in (0, 1]", lambda share: 0 < share <= 1)
     if not callable(region) and region not in REGIONS:
         raise ValueError(f"region must be one of {list(REGIONS)} or a function of points (n, 2), got {region!r}.")
     inside = region if callable(region) else REGIONS[region]
     rng = check_random_state(random_state)
     y = rng.randint(0, 2, size=n_bags)
     sizes = rng.randint(1, max_size + 1, size=n_bags)
-    share = Fraction(positive_fraction).limit_denominator(1000)  # 0.3 of 10 is 3, whatever 0.3 is in binary
+    share = Fraction(float(positive_fraction)).limit_denominator(1000)  # 0.3 of 10 is 3, whatever 0.3 is in binary
     counts = np.where(y == 1, [ceil(share * int(m)) for m in sizes], 0)
     bags = [
         np.concatenate([_draw(rng, k, inside, True), _draw(rng, m - k, inside, False)])
