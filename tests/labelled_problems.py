@@ -5,7 +5,9 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
+from sklearn.datasets import make_moons
 
+import kernelweave as kw
 from kernelweave.ambiguity.bags import Bags
 from kernelweave.ambiguity.labelings import (
     BagRepresentatives,
@@ -73,3 +75,25 @@ def all_labelings(scenario):
         every.append(signs)
     assert n == len(fixed)
     return np.array(every)
+
+
+def moons(n=100, labelled=8, seed=0):
+    X, y = make_moons(n, noise=0.05, random_state=seed)
+    few = np.full(n, -1)
+    for c in (0, 1):
+        few[np.flatnonzero(y == c)[: labelled // 2]] = c
+    return X, y, few
+
+
+def narrow(**settings):
+    return kw.InputOutputKernelClassifier(kernels=[kw.kernels.Gaussian(0.1), kw.kernels.Laplacian(0.3)], **settings)
+
+
+TWO = [kw.kernels.Gaussian(), kw.kernels.Laplacian()]
+
+
+def explicit_kernels(X, center=True):
+    """The kernels `TWO` as matrices in double precision, (2, n, n)."""
+    built = kw.KernelBank(TWO, dtype="float64").build(X)
+    centre = np.eye(len(X)) - center / len(X)
+    return np.stack([centre @ built.gram(m) @ centre for m in range(2)])

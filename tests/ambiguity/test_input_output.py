@@ -1,4 +1,4 @@
-"""Input-output kernels: the master problem against a conic solver, special cases, and the two estimators."""
+"""Input-output kernels: the two estimators, as they are used."""
 
 from __future__ import annotations
 
@@ -6,223 +6,20 @@ import pickle
 import tracemalloc
 import warnings
 
-import cvxpy as cp
 import numpy as np
 import pandas as pd
 import pytest
-from conic import root, solve
-from labelled_problems import all_labelings, bank, kernels
+from labelled_problems import explicit_kernels, moons, narrow
 from sklearn.base import clone
-from sklearn.datasets import load_iris, make_blobs, make_moons
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.datasets import load_iris, make_blobs
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import kernelweave as kw
 from kernelweave.ambiguity.bags import Bags
 from kernelweave.ambiguity.input_output import best_threshold
-from kernelweave.ambiguity.labelings import BagRepresentatives, SemiSupervised
-from kernelweave.generation.labelled_bank import InputKernels, LabelledBank
-from kernelweave.machines.simplex import SimplexSVM
-from kernelweave.solvers import Saddle, Stopping, run
-from kernelweave.weights import GroupSparse
-
-N, M, T = 20, 3, 6
-
-
-def conic(Ks, signs, theta, C, norms=(2.0, 1.0), unit_of=None):
-    """Value and duals of the problem as the source has it, with kernels as matrices.
-
-    min 1/2 sum a^2/C + gamma + theta sum zeta, |h_t| <= gamma + zeta_t. Other norms across candidates have no cap.
-    """
-    n_candidates, n_kernels, n = signs.shape
-    unit_of = np.arange(n) if unit_of is None else unit_of
-    a, gamma = cp.Variable(len(C), nonneg=True), cp.Variable(nonneg=True)
-    zeta, h = cp.Variable(n_candidates, nonneg=True), cp.Variable((n_candidates, n_kernels))
-    e = cp.Variable(n_candidates)
-    inside, across = (p / (p - 1) if p > 1 else np.inf for p in norms)
-    limits = [cp.sum(a) == 1]
-    for t in range(n_candidates):
-        for m in range(n_kernels):
-            limits.append(cp.sum_squares(root(Ks[m]).T @ cp.multiply(signs[t, m], a[unit_of])) / 2 <= h[t, m])
-        limits.append(cp.norm(h[t], inside) <= e[t])
-    slack = cp.sum_squares(cp.multiply(a, 1 / np.sqrt(C))) / 2
-    if norms[1] == 1:
-        limits.append(e <= gamma + zeta)
-        value = slack + gamma + theta * cp.sum(zeta)
-    else:
-        value = slack + cp.norm(e, across)
-    return -solve(cp.Problem(cp.Minimize(value), limits)), a.value
-
-
-# -- the problem -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("theta", [1.0, 0.5, 0.3, 0.2, 1 / T, 0.08])
-@pytest.mark.parametrize("solver", ["newton", "alternating", "projected-gradient"])
-def test_master_reaches_the_conic_optimum(theta, solver):
-    """From the hard margin to caps that do not sum to one."""
-    rng = np.random.default_rng(0)
-    Ks, signs, C = kernels(N), rng.choice([-1, 1], size=(T, M, N)).astype(np.int8), rng.choice([1.0, 30.0], size=N)
-    tol = 1e-4 if solver == "alternating" and theta == 1.0 else 1e-6
-    labelled, ones = LabelledBank(InputKernels(bank(Ks)), signs), np.ones((N, 1))
-    saddle = run(solver, Saddle(labelled, SimplexSVM(C), GroupSparse(M, theta), ones, Stopping(tol, 5000)))
-    expected, _ = conic(Ks, signs, theta, C)
-    assert saddle.converged
-    assert saddle.lower - 1e-7 * abs(expected) <= expected <= saddle.upper + 1e-7 * abs(expected)
-    assert saddle.upper == pytest.approx(expected, rel=3 * tol)
-
-
-def test_one_kernel_and_known_labels_are_a_squared_hinge_svm():
-    """f of the fit against the primal problem of that machine, min 1/2|f|^2 + C/2 sum max(0, rho - y f)^2 - rho."""
-    K, y = kernels(N, s=1)[0], np.where(np.arange(N) % 3, 1.0, -1.0)
-    L = root(K)
-    w, rho = cp.Variable(L.shape[1]), cp.Variable()
-    value = cp.sum_squares(w) / 2 + 2.0 * cp.sum_squares(cp.pos(rho - cp.multiply(y, L @ w))) - rho
-    best = solve(cp.Problem(cp.Minimize(value)))
-    spec = kw.KernelBank("precomputed", dtype="float64")
-    clf = kw.InputOutputKernelClassifier(kernels=spec, C=4.0, tol=1e-8).fit(K[None], (y > 0).astype(int))
-    assert clf.objective_ == pytest.approx(best, rel=1e-6)
-    np.testing.assert_allclose(clf.decision_function(K[None]), L @ w.value, atol=1e-4)
-    assert clf.weights_.shape == (1, 1) and clf.violation_ == 0.0
-
-
-# -- settings, against the problem with explicit kernels ---------------------------------------------------------------
-
-TWO = [kw.kernels.Gaussian(), kw.kernels.Laplacian()]
-
-
-def explicit_kernels(X, center=True):
-    """The kernels `TWO` as matrices in double precision, (2, n, n)."""
-    built = kw.KernelBank(TWO, dtype="float64").build(X)
-    centre = np.eye(len(X)) - center / len(X)
-    return np.stack([centre @ built.gram(m) @ centre for m in range(2)])
-
-
-def assert_solved(model, X, C, theta=None, norms=(2.0, 1.0), center=True, unit_of=None):
-    """Objective and gap enclose the value of the conic solver, and the weights reach it within the tolerance."""
-    signs, Ks = model.candidates_, explicit_kernels(X, center)
-    cap = np.inf if model.margin == "hard" else model.c_theta / len(signs) if theta is None else theta
-    expected, _ = conic(Ks, signs, min(cap, 1.0), C, norms, unit_of)
-    rounding = 1e-5 * abs(expected)  # the kernels of the model are in single precision
-    assert model.objective_ - model.gap_ * abs(model.objective_) - rounding <= expected
-    assert expected <= model.objective_ + rounding
-    assert model.gap_ <= model.tol
-    unit_of = np.arange(len(X)) if unit_of is None else unit_of
-    B = np.equal.outer(np.arange(len(C)), unit_of).astype(float)
-    combined = sum(
-        K * (y.T @ (D[:, None] * y)) for K, D, y in zip(Ks, model.weights_, signs.swapaxes(0, 1), strict=True)
-    )
-    L, a = root(B @ combined @ B.T), cp.Variable(len(C), nonneg=True)
-    value = cp.sum_squares(cp.multiply(a, 1 / np.sqrt(C))) / 2 + cp.sum_squares(L.T @ a) / 2
-    reached = -solve(cp.Problem(cp.Minimize(value), [cp.sum(a) == 1]))
-    assert expected - rounding <= reached <= expected + model.tol * abs(expected) + rounding
-
-
-SETTINGS = [
-    {"c_theta": 1.2},
-    {"c_theta": 50.0},
-    {"theta": 0.3},
-    {"theta": 0.6},
-    {"margin": "hard"},
-    {"margin": "hard", "norms": (1.0, 1.0)},
-    {"margin": "hard", "norms": (2.0, 2.0)},
-    {"margin": "hard", "norms": (1.0, 2.0)},
-    {"norms": (1.0, 1.0)},
-    {"center": False},
-    {"candidates": "shared"},
-    {"C": 20.0, "C_unlabelled": 0.2},
-    {"C": 1e7, "C_unlabelled": 5.0},
-    {"tol": 1e-5},
-]
-
-
-@pytest.mark.filterwarnings("ignore:The search for labellings:sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_settings_of_few_labels(settings):
-    X, _, few = moons(24, labelled=6)
-    clf = kw.InputOutputKernelClassifier(kernels=TWO, **{"max_candidates": 4, "tol": 1e-2, "violation": 0.0} | settings)
-    clf.fit(X, few)
-    C = np.where(few < 0, clf.C_unlabelled, clf.C if clf.C < 1e7 else np.inf)  # a margin that is as good as hard
-    assert clf.weights_.shape[1] > 1
-    assert_solved(clf, X, C, clf.theta, clf.norms, clf.center)
-
-
-@pytest.mark.parametrize("settings", [{}, {"C": 7.0}, {"imbalance": 0.5, "theta": 0.5}], ids=str)
-def test_settings_of_clusterings(settings):
-    X, _, _ = moons(24)
-    model = kw.InputOutputKernelClustering(kernels=TWO, max_candidates=3, tol=1e-2, **settings).fit(X)
-    assert_solved(model, X, np.full(24, model.C), model.theta)
-
-
-@pytest.mark.parametrize("C", [1.0, 9.0])
-@pytest.mark.parametrize("level", ["instance", "bag"])
-def test_settings_of_bags(level, C):
-    """All instances at C_unlabelled; or positive bags at that, and of negative ones all instances together."""
-    sizes, y = np.array([3, 2, 4, 1, 5, 3]), np.array([1, 0, 1, 0, 0, 1])
-    X = np.random.default_rng(0).standard_normal((18, 2)) + np.repeat(y, sizes)[:, None]
-    bags = Bags(X, groups=np.repeat(np.arange(6), sizes))
-    settings = {"level": level, "max_candidates": 3, "tol": 1e-2}
-    clf = kw.InputOutputKernelClassifier("multiple-instance", TWO, C=50.0, C_unlabelled=C, **settings).fit(bags, y)
-    by_bag = BagRepresentatives(bags, 2 * y - 1).unit_of if level == "bag" else None
-    costs = np.full(18, C) if level == "instance" else C / np.array([1, 1, 1, 2, 2, 1, 5, 5, 5, 5, 5])
-    assert_solved(clf, X, costs, unit_of=by_bag)
-
-
-def test_violation_is_that_of_all_labellings():
-    """One candidate: duals of the conic solver, energies of all labellings there are."""
-    X, _, few = moons(16, labelled=6)
-    Ks, known = explicit_kernels(X), np.where(few < 0, 0, 2 * few - 1)
-    settings = {"max_candidates": 1, "tol": 1e-6, "margin": "hard", "C_unlabelled": 100.0}
-    with pytest.warns(
-        ConvergenceWarning, match="labellings stopped at 1 candidates.*Raise max_candidates or violation"
-    ):
-        clf = kw.InputOutputKernelClassifier(kernels=TWO, **settings).fit(X, few)
-    _, a = conic(Ks, clf.candidates_, 1.0, np.full(16, 100.0))
-    energies = [0.5 * np.einsum("ti,ik,tk->t", every * a, K, every * a) for K in Ks for every in [all_of(known)]]
-    used = [0.5 * (a * y) @ K @ (a * y) for K, y in zip(Ks, clf.candidates_[0], strict=True)]
-    expected = np.linalg.norm(np.max(energies, axis=1)) / np.linalg.norm(used) - 1
-    assert clf.violation_ == pytest.approx(expected, rel=1e-3) and expected > 0.02
-
-
-def all_of(known):
-    return all_labelings(SemiSupervised(known, 0.5))
-
-
-@pytest.mark.parametrize("violation", [0.02, 0.2])
-def test_violation_to_stop_at(violation):
-    """Every candidate but the first exceeded it when it was added, and no other one does."""
-    X, _, few = moons(60, labelled=6)
-    clf = narrow(margin="hard", violation=violation, max_candidates=60, tol=1e-4).fit(X, few)
-    rows, n_candidates = clf.history_, clf.weights_.shape[1]
-    excess = rows["found"] / rows["level"] - 1
-    before = np.flatnonzero(np.diff(rows["generated"]))
-    assert np.all(excess[before] > violation) and len(before) == n_candidates - 1 > 0
-    assert clf.violation_ == pytest.approx(max(excess[-1], 0.0)) and 1e-2 < clf.violation_ <= violation
-
-
-def test_weights_that_are_not_found(monkeypatch):
-    """Two steps of a master are not enough for a small gap, which is then reported and warned of."""
-    monkeypatch.setattr("kernelweave.generation.columns._MASTER_ITERATIONS", 2)
-    X, _, few = moons(40)
-    with pytest.warns(ConvergenceWarning, match="duality gap of .*, short of 1e-08"):
-        clf = narrow(max_candidates=4, tol=1e-8, violation=0.0).fit(X, few)
-    assert clf.gap_ > 1e-8
-
 
 # -- few labels --------------------------------------------------------------------------------------------------------
-
-
-def moons(n=100, labelled=8, seed=0):
-    X, y = make_moons(n, noise=0.05, random_state=seed)
-    few = np.full(n, -1)
-    for c in (0, 1):
-        few[np.flatnonzero(y == c)[: labelled // 2]] = c
-    return X, y, few
-
-
-def narrow(**settings):
-    return kw.InputOutputKernelClassifier(kernels=[kw.kernels.Gaussian(0.1), kw.kernels.Laplacian(0.3)], **settings)
 
 
 @pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning")  # the gap asked for is reached
@@ -242,7 +39,7 @@ def test_moons(margin, how):
 
 
 def test_no_matrix_for_every_candidate():
-    """Three kernels and twelve candidates are 36 matrices; the fit never has more than fifteen."""
+    """Three kernels and twelve candidates are 36 matrices; the fit never has more than twelve."""
     n = 300
     rng = np.random.default_rng(0)
     y = np.arange(n) % 2
@@ -256,7 +53,7 @@ def test_no_matrix_for_every_candidate():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert clf.weights_.shape == (3, 12)
-    assert peak < 15 * n * n * 4
+    assert peak < 12 * n * n * 4
 
 
 def test_scores_of_new_samples_are_those_of_the_formula():

@@ -73,14 +73,17 @@ def test_update_is_the_published_loop():
         np.testing.assert_allclose(GroupSparse(4, theta).update(W.ravel()), expected.ravel(), rtol=1e-12)
 
 
+@pytest.mark.parametrize("p", [1.0, 2.0])
 @pytest.mark.parametrize("theta", THETAS)
-def test_projection_is_the_conic_one(theta):
+def test_projection_is_the_conic_one(theta, p):
     rng = np.random.default_rng(3)
     for size in (0.05, 0.3, 1.0):
         z = size * rng.standard_normal((6, 3))
         b = cp.Variable((6, 3))
-        best = solved(cp.Minimize(cp.sum_squares(b - z)), conic_set(b, theta, 2.0, 1.0))
-        nearest = GroupSparse(3, theta).project(z.ravel())
+        best = solved(cp.Minimize(cp.sum_squares(b - z)), conic_set(b, theta, p, 1.0))
+        weights = GroupSparse(3, theta, p=p)
+        nearest = weights.project(z.ravel())
+        assert weights.feasible(nearest)
         assert np.sum((nearest - z.ravel()) ** 2) == pytest.approx(best, rel=1e-6, abs=1e-8)
 
 
@@ -143,7 +146,7 @@ def test_kernels_that_are_no_groups_are_refused():
         GroupSparse(3).start(4)
 
 
-def test_no_projection_unless_p_is_two():
+def test_no_projection_for_other_norms():
     weights = GroupSparse(2, p=1.5)
     assert not weights.has_projection and weights.has_update
     with pytest.raises(Unsupported, match="GroupSparse"):

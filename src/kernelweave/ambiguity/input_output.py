@@ -19,11 +19,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._estimator import BankReader
 from .._validation import check_cost, check_number, check_tol
-from ..generation.columns import Rules, generate
+from ..generation.columns import Rules, attained, generate
 from ..generation.labelled_bank import InputKernels, LabelledStore
 from ..kernels import Bank, Gaussian, InverseDistance, InverseSquaredDistance, KernelBank, Laplacian
 from ..labels import has_missing
 from ..machines.simplex import SimplexSVM
+from ..solvers.saddle import relative_gap
 from ..weights import GroupSparse
 from .bags import Bags, as_bags, bag_labels, is_list_of_bags, positive_bags
 from .label_search import LabelOracle
@@ -136,23 +137,27 @@ class InputOutputBase(BankReader):
         machine, store = SimplexSVM(costs), LabelledStore(inputs)
         targets = np.ones((inputs.n_units, 1))
         result = generate(store, oracle, machine, weights, targets, self._rules(), initial, self._reporter(name))
-        best = result.saddle.best
-        assert best is not None
+        counted, best = result.saddle.solves, attained(result.saddle, self.tol)
         D = weights.clean(best.weights).reshape(-1, inputs.n_kernels)
         signs = store.bank.signs
         coef = np.einsum("tm,tmi->mi", D, signs) * best.solution.coef[inputs.unit_of, 0]
         scores = sum(inputs.products(m, coef[m : m + 1])[0] for m in range(inputs.n_kernels))
         found = float(result.found.max(initial=0.0))
         violation = max(found / result.level - 1.0, 0.0) if result.level > 0 else 0.0
-        gap = result.saddle.gap
-        learned = Learned(D.T, signs, coef, scores, result.upper, gap, violation, result.solves, result.history)
+        gap = max(relative_gap(best.value, result.saddle.lower), result.crossed)
+        solves = result.solves + result.saddle.solves - counted
+        learned = Learned(D.T, signs, coef, scores, best.value, gap, violation, solves, result.history)
         self._warn_if_short(learned, f" of {name}" if name else "")
         return learned
 
     def _warn_if_short(self, learned: Learned, of: str) -> None:
         warn = partial(warnings.warn, category=ConvergenceWarning, stacklevel=4)
         if learned.gap > self.tol:
-            warn(f"The weights{of} stopped at a relative duality gap of {learned.gap:.2g}, short of {self.tol:.2g}.")
+            warn(
+                f"The weights{of} stopped at a relative duality gap of {learned.gap:.2g}, short of {self.tol:.2g}. "
+                "Scale the features, take KernelBank(..., dtype='float64'), or raise tol; norms are slow unless "
+                "the first is 2 or both are equal."
+            )
         # A soft margin is another problem with every candidate: there their number is a setting, not a limit.
         full = self.margin == "hard" and len(learned.candidates) >= self.max_candidates
         if full and learned.violation > self.violation:
@@ -222,7 +227,8 @@ class InputOutputKernelClassifier(ClassifierMixin, InputOutputBase):
     theta : float, optional
         The cap itself, in place of `c_theta`, whatever the number of candidates.
     norms : (float, float), default=(2.0, 1.0)
-        Norm of the weights inside candidates and across them. A soft margin needs 1 across.
+        Norm of the weights inside candidates and across them. A soft margin needs 1 across. Fits are slow, and may stop
+        short of `tol`, unless the first is 2 or both are equal.
     candidates : {"per-kernel", "shared"}, default="per-kernel"
         Whether every kernel has labellings of its own.
     C : float, default=100.0

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from ..kernels import Bank
 from ..machines import Machine, Solution
 from ..solvers import Saddle, Stopping, run
-from ..solvers.saddle import relative_gap
+from ..solvers.saddle import Point, relative_gap
 from ..weights import WeightSet
 from ..weights.base import DUST
 from ..weights.chosen import Chosen
@@ -141,6 +141,8 @@ class Generated:
         The last answer of the oracle: its first column is the most violated one that was found.
     found : array of shape (len(proposal.columns),)
         Energies of the proposed columns.
+    crossed : float
+        The largest of what bounds of masters crossed by; see :class:`kernelweave.solvers.Saddle`.
     level : float
         The energy that a column must exceed to be of use. Level and energies are at the duals of ``saddle.tightest``.
     solves, adds : int
@@ -156,6 +158,7 @@ class Generated:
     converged: bool = False
     proposal: Proposal = field(default_factory=lambda: Proposal([], np.empty(0), np.inf))
     found: Array = field(default_factory=lambda: np.empty(0))
+    crossed: float = 0.0
     level: float = 0.0
     solves: int = 0
     adds: int = 0
@@ -163,8 +166,8 @@ class Generated:
 
     @property
     def gap(self) -> float:
-        """Relative gap between the bounds."""
-        return relative_gap(self.upper, self.lower)
+        """Relative gap between the bounds, or by how much those of a master crossed."""
+        return max(relative_gap(self.upper, self.lower), self.crossed)
 
     @property
     def history(self) -> NDArray:
@@ -276,6 +279,20 @@ def generate(
         solution = saddle.best.solution
 
 
+def attained(saddle: Saddle, tol: float) -> Point:
+    """The best point of a master, with weights that attain its value within the tolerance.
+
+    An upper bound may be that of other weights, which suit the same functions better: then these are taken, in turns.
+    """
+    point = saddle.best
+    assert point is not None
+    for _ in range(_MASTER_ITERATIONS):
+        if not saddle.weights.has_update or relative_gap(point.value, saddle.lower) <= tol:
+            break
+        point = saddle.evaluate(saddle.weights.update(point.norms), near=point)
+    return point
+
+
 def _in_use(saddle: Saddle, n_columns: int) -> NDArray[np.bool_]:
     """Columns with a kernel that has weight at the best point, or where the lower bound comes from."""
     assert saddle.best is not None and saddle.tightest is not None
@@ -320,7 +337,7 @@ def _book_master(result: Generated | None, columns: list[Any], saddle: Saddle) -
     if result is None:
         result = Generated(columns, saddle)
     result.columns, result.saddle = columns, saddle
-    result.upper = min(result.upper, saddle.upper)
+    result.upper, result.crossed = min(result.upper, saddle.upper), max(result.crossed, saddle.crossed)
     result.solves += saddle.solves
     result.adds += saddle.adds
     return result
@@ -379,8 +396,9 @@ def _settled(result: Generated, limited: bool, rules: Rules) -> bool:
     if limited:
         return result.gap <= rules.tol
     # Without an optimum over all columns: when the last columns have hardly changed the objective.
-    before = [row[1] for row in result.rounds[-2:-1]]
-    return bool(before) and abs(before[0] - result.upper) <= rules.tol * abs(result.upper)
+    history = result.history
+    before = history["upper"][history["kernels"] < len(result.columns)][-1:]
+    return bool(np.all(np.abs(before - result.upper) <= rules.tol * abs(result.upper))) and len(before) > 0
 
 
 def _row(

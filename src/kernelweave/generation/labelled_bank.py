@@ -48,7 +48,9 @@ class InputKernels:
 
     def __init__(self, bank: Bank, unit_of: ArrayLike | None = None) -> None:
         self.bank = bank
-        self.values = np.stack([bank.gram(m) for m in range(bank.n_kernels)])
+        self.values: NDArray = np.empty((bank.n_kernels, bank.n_samples, bank.n_samples), dtype=bank.dtype)
+        for m, values in enumerate(self.values):
+            values[:] = bank.gram(m)
         self.is_plain = unit_of is None
         self.unit_of = np.arange(bank.n_samples) if unit_of is None else np.asarray(unit_of, dtype=np.intp)
         self.n_units = int(self.unit_of.max()) + 1

@@ -105,6 +105,6 @@ def least_loss(margins: Array, costs: Array) -> float:
     f, C = margins[order], costs[order]
     total = np.cumsum(C)
     rho = (1.0 + np.cumsum(C * f)) / total  # if the first samples are those below it
-    last = np.flatnonzero(rho > f)[-1]
+    last = np.append(0, 1 + np.flatnonzero(rho[1:] > f[1:]))[-1]  # the lowest always is, but for rounding
     missed = rho[last] - f[: last + 1]
     return float(0.5 * (C[: last + 1] @ missed**2) - rho[last])

@@ -125,6 +125,8 @@ class Saddle:
     lower: float = field(default=-np.inf, init=False)
     best: Point | None = field(default=None, init=False)
     tightest: Point | None = field(default=None, init=False)
+    #: By how much the bounds crossed, beside the value, where that was more than rounding: so unsure is what they say.
+    crossed: float = field(default=0.0, init=False)
     solves: int = field(default=0, init=False)
     adds: int = field(default=0, init=False)
 
@@ -140,8 +142,8 @@ class Saddle:
 
     @property
     def gap(self) -> float:
-        """Relative duality gap reached so far."""
-        return relative_gap(self.upper, self.lower)
+        """Relative duality gap reached so far, or by how much the bounds crossed."""
+        return max(relative_gap(self.upper, self.lower), self.crossed)
 
     @property
     def machine_accuracy(self) -> float:
@@ -224,17 +226,20 @@ class Saddle:
         """Take note of a lower bound on the optimum.
 
         Both bounds hold at any accuracy of the machine, so they can only cross by the rounding of the kernels, and then
-        agree. If they cross by more, the problem is not the convex one that they are bounds for.
+        agree. If they cross by more, the problem is not the convex one that they are bounds for, and they prove no more
+        than that.
         """
         self.lower = max(self.lower, bound)
         if self.lower > self.upper:
             # The value itself can be zero (a nu-SVM on inseparable classes), the terms it is the sum of are not.
             terms = float(self.best.h.sum()) if self.best is not None else 0.0
-            crossed = (self.lower - self.upper) / max(abs(self.upper), terms)
-            if crossed > max(_ROUNDING * float(np.finfo(self.bank.dtype).eps), 1e-9):
+            share = (self.lower - self.upper) / max(abs(self.upper), terms)
+            if share > max(_ROUNDING * float(np.finfo(self.bank.dtype).eps), 1e-9):
+                self.crossed = max(self.crossed, relative_gap(self.upper, 2 * self.upper - self.lower))
                 warnings.warn(
-                    f"The bounds on the optimum crossed by {crossed:.1e} of its value: a kernel is probably not "
-                    "positive semi-definite. Build the bank with check='always', which names it, or in float64.",
+                    f"The bounds on the optimum crossed by {share:.1e} of its value: kernel values are too large for "
+                    "their precision, or a kernel is not positive semi-definite. Scale the features, or build the bank "
+                    "with dtype='float64', or with check='always', which names the kernel.",
                     RuntimeWarning,
                     stacklevel=2,
                 )
@@ -267,7 +272,7 @@ class Saddle:
             self.on_iteration(np.array([row], dtype=HISTORY)[0])
         last, self._last = self._last, point
         # A solver that comes back with the point it was given has nothing left to try.
-        stuck = point is last
+        stuck = point is last or self.crossed > self.stopping.tol  # bounds that crossed come no closer
         change = self.stopping.weight_change
         if change is not None and last is not None:
             stuck = stuck or bool(np.abs(point.weights - last.weights).max() < change)

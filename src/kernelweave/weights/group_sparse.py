@@ -18,6 +18,8 @@ from .lp import LpBall, project_lp_ball
 
 #: Caps that add up to one but for rounding.
 _ROUNDING = 1e-12
+#: Halvings of a stretch until it is rounding.
+_BISECTIONS = 100
 
 
 @dataclass(frozen=True)
@@ -95,12 +97,14 @@ class GroupSparse(WeightSet):
     def project(self, b: Vector) -> Vector:
         """For p = 2 every group keeps its direction, and the norms go to the nearest ones that are allowed.
 
-        Without a cap, p = q is one ball for all kernels. Other norms have no closed form.
+        Without a cap, p = q is one ball for all kernels; with a cap, p = q = 1 is a simplex of capped groups. Other
+        norms have no closed form.
         """
         if not self.has_projection:
-            self._refuse("a Euclidean projection unless p = 2, or p = q without a cap")
+            self._refuse("a Euclidean projection unless p = 2, p = q without a cap, or p = q = 1")
         if self.p != 2.0:
-            return project_lp_ball(b, self.p)
+            cap = self.group_cap(len(self._groups(b)))
+            return project_lp_ball(b, self.p) if cap >= 1.0 else project_capped_groups(self._groups(b), cap).ravel()
         groups = np.maximum(self._groups(b), 0.0)
         norms = np.linalg.norm(groups, axis=1)
         wanted = self._project_norms(norms)
@@ -127,7 +131,7 @@ class GroupSparse(WeightSet):
 
     @property
     def has_projection(self) -> bool:
-        return self.p == 2.0 or (self.p == self.q and self.c_theta is None and self.theta >= 1.0)
+        return self.p == 2.0 or self.p == self.q  # a cap has q = 1
 
     def _groups(self, b: Vector) -> NDArray[np.float64]:
         """Vectors of kernels as (n_groups, n_inner)."""
@@ -154,3 +158,33 @@ class GroupSparse(WeightSet):
             return project_lp_ball(norms, self.q)
         capped = np.minimum(norms, cap)
         return capped if capped.sum() <= 1.0 else project_capped(norms, cap)
+
+
+def project_capped_groups(groups: NDArray[np.float64], cap: float) -> NDArray[np.float64]:
+    """Nearest weights of a sum of at most one, in rows whose sums are at most a cap.
+
+    Rows above the cap go to their nearest weights of that sum; the others lose the same of every weight, found by
+    bisection, so that all together sum to one.
+    """
+    capped = np.maximum(groups, 0.0)
+    limits = np.array([_threshold(row, cap) for row in capped])
+
+    def without(loss: float) -> NDArray[np.float64]:
+        return np.maximum(capped - np.maximum(limits, loss)[:, None], 0.0)
+
+    low, high = 0.0, float(capped.max(initial=0.0))
+    if without(0.0).sum() <= 1.0:
+        return without(0.0)
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if without(middle).sum() > 1.0 else (low, middle)
+    return without(high)
+
+
+def _threshold(row: Vector, total: float) -> float:
+    """What every entry loses in the nearest row of non-negative entries of this sum; zero if they sum to less."""
+    if row.sum() <= total:
+        return 0.0
+    falling = np.sort(row)[::-1]
+    thresholds = (np.cumsum(falling) - total) / np.arange(1, len(row) + 1)
+    return float(thresholds[np.count_nonzero(falling > thresholds) - 1])
