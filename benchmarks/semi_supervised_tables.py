@@ -1,6 +1,6 @@
 """Input-output kernel learning beside methods of scikit-learn: few labels, clusters, bags; and what its settings do.
 
-    python benchmarks/semi_supervised_tables.py --data FOLDER [--out results.jsonl] [--parts ssl clusters] [--splits 12]
+    python benchmarks/semi_supervised_tables.py --data FOLDER [--out results.jsonl] [--parts ssl clusters] [--methods IOKL]
     python benchmarks/semi_supervised_tables.py --out results.jsonl --tables
 
 FOLDER has the sub-folder ssl_chapelle with NAME.npz files that hold X (or the parts of a sparse one), y, and the splits
@@ -230,13 +230,16 @@ def bag_tables(data, arguments, write):
 
 
 class Writer:
-    """Adds lines to a file, and knows which are there."""
+    """Adds lines to a file, and knows which are there, or not wanted."""
 
-    def __init__(self, path):
+    def __init__(self, path, methods=None):
         self._path = path
+        self._methods = methods
         self.records = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def has(self, key):
+        if self._methods and not key["method"].startswith(tuple(self._methods)):
+            return True
         return any(all(record.get(name) == value for name, value in key.items()) for record in self.records)
 
     def __call__(self, key, **found):
@@ -308,11 +311,12 @@ def main():
     parser.add_argument("--out", type=Path, default=Path("semi_supervised.jsonl"))
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
+    parser.add_argument("--methods", nargs="+", help="only those whose names begin so, such as IOKL")
     parser.add_argument("--splits", type=int, default=12)
     parser.add_argument("--tables", action="store_true", help="print what is in --out, run nothing")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    write = Writer(arguments.out)
+    write = Writer(arguments.out, arguments.methods)
     if arguments.tables:
         print_tables(write.records)
         return
