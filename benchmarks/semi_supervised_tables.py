@@ -1,6 +1,6 @@
 """Input-output kernel learning beside methods of scikit-learn: few labels, clusters, bags; and what its settings do.
 
-    python benchmarks/semi_supervised_tables.py --data FOLDER [--out results.jsonl] [--parts ssl clusters] [--methods IOKL]
+    python benchmarks/semi_supervised_tables.py --data FOLDER [--out results.jsonl] [--parts ssl] [--methods IOKL]
     python benchmarks/semi_supervised_tables.py --out results.jsonl --tables
 
 FOLDER has the sub-folder ssl_chapelle with NAME.npz files that hold X (or the parts of a sparse one), y, and the splits
