@@ -20,6 +20,8 @@ def check_number(name: str, value: Any, what: str, holds: Callable[[Any], bool],
     Traceback (most recent call last):
     TypeError: share must be positive, got '0.1'.
     """
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not is_number or not holds(value):
         error = ValueError if is_number else TypeError

@@ -131,7 +131,10 @@ def has_missing(y: Any) -> bool:
 
 def is_missing(value: Any) -> bool:
     """Whether a value is None, NaN, or the NA or NaT of pandas."""
-    return value is None or type(value).__name__ == "NAType" or bool(value != value)
+    if value is None or type(value).__name__ == "NAType":
+        return True
+    differs = value != value
+    return bool(differs) if isinstance(differs, (bool, np.bool_)) else False
 
 
 def is_tags(Y: Any) -> bool:

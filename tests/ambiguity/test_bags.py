@@ -123,6 +123,10 @@ def test_instances_that_lack_views() -> None:
     bags = Bags(views, groups)
     np.testing.assert_allclose(clf.fit(bags, y).decision_function(bags), expected)
     assert len(cross_val_score(clf, bags, y, cv=2)) == 2
+    names = [f"{view}.{side}" for view in views for side in "ab"]
+    frame = pd.DataFrame(np.hstack([left, right]), columns=names)
+    for described in (Bags(frame, groups), Bags([frame.iloc[3 * i : 3 * i + 3] for i in range(8)])):
+        np.testing.assert_allclose(clone(clf).fit(described, y).decision_function(described), expected)
 
 
 def test_precomputed_kernels_in_bags_are_a_stack() -> None:
@@ -168,6 +172,10 @@ def test_labels_of_bags_from_rows() -> None:
         (X, ["a", None, "b", "b", "b", "b"], "groups contains None at row 1"),
         (X, pd.Series([0, 1, 1, None, 0, 1], dtype="Int64"), "groups contains <NA> at row 3"),
         ([pd.DataFrame({"a": [1.0]}), pd.DataFrame({"b": [1.0]})], None, r"bag 1 has the columns \['b'\], but bag 0"),
+        ([pd.DataFrame([[1.0, 2.0]], columns=["a", "a"])] * 2, None, "columns need different names, got"),
+        (pd.DataFrame({"a": [np.nan, 1.0], "b": [1.0, 2.0]}), [0, 1], "view 'x' contains NaN at row 0, column 0"),
+        ([pd.DataFrame({"a": [np.nan], "b": [1.0]})] * 2, None, "view 'x' contains NaN at row 0, column 0"),
+        (pd.DataFrame({"a": []}), [], "0 sample|no rows|empty"),
         (np.where(X == 3, np.nan, X), GROUPS, "NaN"),
         (Bags(X), GROUPS, "X is a Bags object, which knows its bags"),
         (np.empty((0, 2)), None, "0 sample"),

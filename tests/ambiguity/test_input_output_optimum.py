@@ -219,13 +219,10 @@ def test_weights_attain_the_objective(norms, seed):
 
 
 def test_values_too_large_for_their_precision():
-    """Products of unscaled features: bounds that contradict each other are no certificate."""
+    """Products of unscaled features: nobody vouches for more than the kernels in single precision tell."""
     X, y = load_wine(return_X_y=True)
-    with (
-        pytest.warns(RuntimeWarning, match="bounds on the optimum crossed.*Scale the features"),
-        pytest.warns(ConvergenceWarning, match="short of 0.001. Scale the features, take KernelBank"),
-    ):
-        clf = kw.InputOutputKernelClassifier(kernels=kw.kernels.Linear()).fit(X[y < 2], y[y < 2])
+    with pytest.warns(ConvergenceWarning, match="short of 1e-05. Scale the features, take KernelBank"):
+        clf = kw.InputOutputKernelClassifier(kernels=kw.kernels.Linear(), tol=1e-5).fit(X[y < 2], y[y < 2])
     assert clf.gap_ > clf.tol
     spec = kw.KernelBank(kw.kernels.Linear(), normalise="center", dtype="float64")
     assert kw.InputOutputKernelClassifier(kernels=spec).fit(X[y < 2], y[y < 2]).gap_ <= 1e-3

@@ -161,7 +161,7 @@ def test_annealing_mostly_ends_the_same(pair: Any, scenario: str, method: str) -
 def test_settings_in_any_precision() -> None:
     bags, y, _ = toy(20)
     settings = {"scenario": "instance", "method": "alp"}
-    half = MIClassifier(**settings, C=np.float16(10), D=np.float32(2), positive_fraction=np.float16(0.5)).fit(bags, y)
+    half = MIClassifier(**settings, C=np.float16(10), D=np.array(2.0), positive_fraction=np.float16(0.5)).fit(bags, y)
     whole = MIClassifier(**settings, C=10.0, D=2.0).fit(bags, y)
     np.testing.assert_array_equal(half.dual_coef_, whole.dual_coef_)
     assert half.score(bags, y, sample_weight=np.arange(20)) <= 1

@@ -87,6 +87,17 @@ def test_projection_is_the_conic_one(theta, p):
         assert np.sum((nearest - z.ravel()) ** 2) == pytest.approx(best, rel=1e-6, abs=1e-8)
 
 
+@pytest.mark.parametrize("size", [1e3, 1e10, 1e15, 1e20])
+def test_projection_of_large_weights(size):
+    """Gradient steps may be long: rows reach their caps in order of size, and nothing is lost to cancellation."""
+    weights = GroupSparse(3, theta=0.4, p=1.0)
+    nearest = weights.project(size * np.array([3, 2, 1, 0.5, 0.2, 0.1]))
+    np.testing.assert_allclose(nearest, [0.4, 0, 0, 0.4, 0, 0], rtol=1e-12)
+    nearest = weights.project(size * np.array([3, 2, 1, 0.5, 0.2, 0.1, 0.3, 0, 0]))
+    np.testing.assert_allclose(nearest, [0.4, 0, 0, 0.4, 0, 0, 0.2, 0, 0], rtol=1e-12)
+    assert weights.feasible(nearest)
+
+
 def test_cap_as_a_multiple_of_the_mean_share():
     weights = GroupSparse(2, c_theta=1.5)
     assert [weights.group_cap(n) for n in (1, 2, 3, 10)] == [1.0, 0.75, 0.5, 0.15]

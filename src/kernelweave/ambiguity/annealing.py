@@ -233,7 +233,7 @@ def _newton(
     move, point.factor = problem.newton(residual, bend, point.factor, enough)  # the factor serves the next try, too
     reached = _place(hidden, T, point, move)
     if not move.curved:
-        return None if is_far(reached) else _doubled(hidden, T, here, reached, point, move)
+        return None if is_far(reached) else _doubled(hidden, T, here, reached, move, is_far)
     share = 1.0
     while reached.value > here.value or is_far(reached):
         share *= 0.5
@@ -243,12 +243,14 @@ def _newton(
     return reached
 
 
-def _doubled(hidden: Hidden, T: float, here: _Place, reached: _Place, point: Point, move: Move) -> _Place | None:
-    """The longest step, by doubling, that still lowers the free energy."""
+def _doubled(
+    hidden: Hidden, T: float, here: _Place, reached: _Place, move: Move, is_far: Callable[[_Place], bool]
+) -> _Place | None:
+    """The longest step, by doubling, that still lowers the free energy and does not lead too far."""
     best, share = here, 1.0
-    while reached.value < best.value and share < _LONGEST:
+    while reached.value < best.value and not is_far(reached) and share < _LONGEST:
         share *= 2
-        best, reached = reached, _place(hidden, T, point, move, share)
+        best, reached = reached, _place(hidden, T, here.point, move, share)
     return None if best is here else best
 
 

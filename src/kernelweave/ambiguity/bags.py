@@ -361,23 +361,32 @@ def _stacked(bags: Sequence) -> Any:
             raise ValueError(
                 f"bag {i} has {array.shape[1]} columns but bag 0 has {arrays[0].shape[1]}: all instances need the same."
             )
-        check_finite(array, f"bag {i}")
+        if not is_frame(bag):
+            check_finite(array, f"bag {i}")
         arrays.append(array)
     together = np.concatenate(arrays)
-    if not all(map(is_frame, bags)):
-        return together
+    return _as_frame(bags, together) if all(map(is_frame, bags)) else as_views(together)["x"]
+
+
+def _as_frame(bags: Sequence, together: NDArray) -> Any:
+    """The values of frames, one below the other, as a frame."""
     names = list(bags[0].columns)
+    if len(set(names)) != len(names):
+        raise ValueError(f"columns need different names, got {names}.")
     differ = [i for i, bag in enumerate(bags) if list(bag.columns) != names]
     if differ:
         raise ValueError(
             f"bag {differ[0]} has the columns {list(bags[differ[0]].columns)}, but bag 0 has {names}: all instances "
             "need the same, in the same order."
         )
-    return type(bags[0])(dict(zip(names, together.T, strict=True)))
+    return _together(type(bags[0])(dict(zip(names, together.T, strict=True))))
 
 
 def _together(X: Any) -> Any:
-    if isinstance(X, (Views, KernelStack)) or is_frame(X):
+    if isinstance(X, (Views, KernelStack)):
+        return X
+    if is_frame(X):
+        as_views(X, incomplete=True)  # refuses what is no number, here and by name
         return X
     return as_views(X, incomplete=True) if isinstance(X, Mapping) else as_views(X)["x"]
 

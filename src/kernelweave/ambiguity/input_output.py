@@ -144,7 +144,7 @@ class InputOutputBase(BankReader):
         scores = sum(inputs.products(m, coef[m : m + 1])[0] for m in range(inputs.n_kernels))
         found = float(result.found.max(initial=0.0))
         violation = max(found / result.level - 1.0, 0.0) if result.level > 0 else 0.0
-        gap = max(relative_gap(best.value, result.saddle.lower), result.crossed)
+        gap = max(relative_gap(best.value, result.saddle.lower), result.crossed, result.saddle.crossed)
         solves = result.solves + result.saddle.solves - counted
         learned = Learned(D.T, signs, coef, scores, best.value, gap, violation, solves, result.history)
         self._warn_if_short(learned, f" of {name}" if name else "")
@@ -578,7 +578,7 @@ class InputOutputKernelClustering(ClusterMixin, InputOutputBase):
 
 def as_norms(norms: Any) -> tuple[float, float]:
     """The norms inside candidates and across them; an error unless they are two numbers."""
-    pair = tuple(norms) if isinstance(norms, (tuple, list)) else ()
+    pair = tuple(norms) if isinstance(norms, (tuple, list, np.ndarray)) and np.ndim(norms) == 1 else ()
     if len(pair) != 2 or not all(isinstance(norm, Real) and float(norm) >= 1 for norm in pair):
         raise ValueError(f"norms must be a pair (inside candidates, across them), at least 1 each, got {norms!r}.")
     return pair

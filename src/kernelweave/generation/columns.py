@@ -260,7 +260,9 @@ def generate(
         searching = 0.0
 
         new = _worth_adding(result, weights, rules)[: rules.max_columns - generated]
-        finest = rules.tol * (_MASTER_SHARE if generated >= rules.max_columns else _FINEST_SHARE)
+        # A finer master may find columns that gain something; not where a violation, or their number, ends the search.
+        enough = generated >= rules.max_columns or (rules.violation is not None and not limited)
+        finest = rules.tol * (_MASTER_SHARE if enough else _FINEST_SHARE)
         exact = accuracy <= _MASTER_SHARE * rules.tol
         result.converged = _settled(result, limited, rules) and (exact or limited)
         if result.converged or (not new and accuracy <= finest):

@@ -116,6 +116,9 @@ class WeightedProblem:
         self.K = np.ascontiguousarray(K)
         self.fit_intercept = fit_intercept
         self._copied: tuple[NDArray[np.intp], NDArray] | None = None  # samples, and their kernel plus a ridge
+        self._is_hopeless = (
+            False  # whether rising weights did not help once: costs are too large for the precision of K
+        )
 
     def solve(self, w_plus: Array, w_minus: Array, start: Point | None = None, accuracy: float = 1e-9) -> Point:
         """Solve for one choice of weights.
@@ -235,17 +238,18 @@ class WeightedProblem:
         Returns the best feasible point, and how many steps they were.
         """
         size = float((w_plus + w_minus).max() * self.K.diagonal().mean())
-        rising = _RISE ** -np.arange(max(np.log(size) / np.log(_RISE), 0.0))[::-1] if size > 0 else np.ones(1)
-        nothing, total = np.zeros(len(self.K)), 0
-        for scales in (np.ones(1), rising):
-            here = self._point(nothing, nothing, best.intercept, w_plus, w_minus)
-            best = nearer(best, here)
+        rising = _RISE ** -np.arange(max(np.log(max(size, 1.0)) / np.log(_RISE), 0.0))[::-1]
+        zeros, total = np.zeros(len(self.K)), 0
+        nothing = self._point(zeros, zeros, best.intercept, w_plus, w_minus)
+        best = nearer(best, nothing)
+        for scales in (np.ones(1), np.empty(0) if self._is_hopeless else rising):
+            here = nothing
             for scale in scales if not best.within(accuracy) else ():
                 plus, minus = scale * w_plus, scale * w_minus
                 here = self._point(here.coef, here.fitted, here.intercept, plus, minus)
                 here, reached, steps = self._exactly(here, plus, minus, max(accuracy, _ROUGHLY * (scale < 1)))
-                total += steps
-            best = nearer(best, reached)
+                best, total = nearer(best, reached) if scale == 1 else best, total + steps
+        self._is_hopeless = self._is_hopeless or not best.within(accuracy)
         return best, total
 
     def _exactly(self, here: Point, w_plus: Array, w_minus: Array, accuracy: float) -> tuple[Point, Point, int]:

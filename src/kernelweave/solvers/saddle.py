@@ -235,7 +235,7 @@ class Saddle:
             terms = float(self.best.h.sum()) if self.best is not None else 0.0
             share = (self.lower - self.upper) / max(abs(self.upper), terms)
             if share > max(_ROUNDING * float(np.finfo(self.bank.dtype).eps), 1e-9):
-                self.crossed = max(self.crossed, relative_gap(self.upper, 2 * self.upper - self.lower))
+                self.crossed = max(self.crossed, share)
                 warnings.warn(
                     f"The bounds on the optimum crossed by {share:.1e} of its value: kernel values are too large for "
                     "their precision, or a kernel is not positive semi-definite. Scale the features, or build the bank "

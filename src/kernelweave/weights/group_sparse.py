@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ._equations import aligned, conjugate, norm
+from ._equations import aligned, conjugate, norm, project_simplex
 from .base import Vector, WeightSet, check_parameter
 from .capped import CappedSimplex, project_capped
 from .lp import LpBall, project_lp_ball
@@ -161,30 +161,21 @@ class GroupSparse(WeightSet):
 
 
 def project_capped_groups(groups: NDArray[np.float64], cap: float) -> NDArray[np.float64]:
-    """Nearest weights of a sum of at most one, in rows whose sums are at most a cap.
+    """Nearest weights of a sum of at most one, in rows whose sums are at most a cap below one.
 
-    Rows above the cap go to their nearest weights of that sum; the others lose the same of every weight, found by
-    bisection, so that all together sum to one.
+    Rows above the cap go to their nearest weights of that sum. If all together are above one, the others lose the same
+    of every weight. That many rows reach the cap and one more would be too many: what is lost lies within one of the
+    largest weight of this next row.
     """
-    capped = np.maximum(groups, 0.0)
-    limits = np.array([_threshold(row, cap) for row in capped])
-
-    def without(loss: float) -> NDArray[np.float64]:
-        return np.maximum(capped - np.maximum(limits, loss)[:, None], 0.0)
-
-    low, high = 0.0, float(capped.max(initial=0.0))
-    if without(0.0).sum() <= 1.0:
-        return without(0.0)
+    rows = np.maximum(groups, 0.0)
+    capped = np.array([row if row.sum() <= cap else cap * project_simplex(row / cap) for row in rows])
+    if capped.sum() <= 1.0:
+        return capped
+    next_row = np.sort(rows.max(axis=1))[::-1][min(int(1.0 / cap), len(rows) - 1)]
+    above, low, high = rows - next_row, 0.0, 1.0
     for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if without(middle).sum() > 1.0 else (low, middle)
-    return without(high)
-
-
-def _threshold(row: Vector, total: float) -> float:
-    """What every entry loses in the nearest row of non-negative entries of this sum; zero if they sum to less."""
-    if row.sum() <= total:
-        return 0.0
-    falling = np.sort(row)[::-1]
-    thresholds = (np.cumsum(falling) - total) / np.arange(1, len(row) + 1)
-    return float(thresholds[np.count_nonzero(falling > thresholds) - 1])
+        left = np.maximum(above + middle, 0.0)
+        low, high = (middle, high) if np.minimum(left.sum(axis=1), cap).sum() <= 1.0 else (low, middle)
+    left = np.maximum(above + low, 0.0)
+    return np.where(left.sum(axis=1, keepdims=True) > cap, capped, left)
