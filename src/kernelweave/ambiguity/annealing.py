@@ -39,7 +39,7 @@ WITNESS_PROBABILITY = 1e-3
 #: Gap of the first solve, where temperatures of C and more are still to come: nothing is decided yet.
 _ROUGH = 1e-2
 #: A temperature that is passed ends with a step that moves no probability by more, and gains no larger share.
-_NEAR, _LITTLE = 0.05, 3e-4
+_NEAR, _LITTLE = 0.1, 5e-4
 #: Probabilities that change by less than this from one temperature to the next are the same: small beside the last.
 _STAYED = 1e-4
 
