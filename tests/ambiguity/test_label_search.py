@@ -205,6 +205,9 @@ def test_factorised_bank_is_the_explicit_one(name, dtype, tolerance):
     np.testing.assert_allclose(
         part.combine([1.0, 2.0, 3.0]), np.tensordot([1.0, 2, 3], every[[4, 1, 7]], 1), atol=10 * tolerance
     )
+    some = np.array([3, 0, 2])
+    np.testing.assert_allclose(labelled.restrict(some).combine(b), K[np.ix_(some, some)], atol=10 * tolerance)
+    np.testing.assert_allclose(part.restrict(some).diagonals(), every[[4, 1, 7]][:, some, some], atol=10 * tolerance)
 
 
 def test_blocks_of_rows_join_without_seams():

@@ -157,8 +157,13 @@ class LabelledBank(Bank):
     def diagonals(self) -> NDArray:
         return np.stack([self.gram(j).diagonal() for j in range(self.n_kernels)])
 
-    def restrict(self, samples: ArrayLike) -> Bank:
-        raise NotImplementedError("candidates are about all samples: restrict the input kernels before labelling them")
+    def restrict(self, samples: ArrayLike) -> LabelledBank:
+        units = self._sample_index(samples)
+        items_of = [np.flatnonzero(self.inputs.unit_of == unit) for unit in units]
+        items = np.concatenate(items_of)
+        unit_of = None if self.inputs.is_plain else np.repeat(np.arange(len(units)), [len(of) for of in items_of])
+        inputs = InputKernels(self.inputs.bank.restrict(items), unit_of)
+        return LabelledBank(inputs, self.signs[..., items], self._chosen)
 
     def select(self, kernels: ArrayLike) -> LabelledBank:
         return LabelledBank(self.inputs, self.signs, self._chosen[self._kernel_index(kernels)])

@@ -28,7 +28,7 @@ Ask = Callable[[Sequence[Request]], list[NDArray]]
 
 @dataclass(frozen=True)
 class Spread:
-    """What is known of a kernel whose values are elsewhere; see `steps.Symmetric`."""
+    """What is known of a kernel whose values are elsewhere; see `steps.Summed`."""
 
     sums: NDArray  # (2, n): diagonal, sums of the rows
 
@@ -41,9 +41,6 @@ class Spread:
 
     def row_sums(self) -> NDArray:
         return self.sums[1]
-
-    def dense(self) -> NDArray:
-        raise NotImplementedError("kernels that need all values in one place are refused before they are fitted")
 
 
 def refuse(fitting: Fitting) -> None:

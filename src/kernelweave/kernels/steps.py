@@ -184,8 +184,8 @@ class Shift(Step):
         return None if diagonal is None else diagonal + self.amount
 
 
-class Symmetric(Protocol):
-    """What steps are fitted on: a training kernel, wherever its values are."""
+class Summed(Protocol):
+    """What normalisations are fitted on: sums over a training kernel, wherever its values are."""
 
     @property
     def n(self) -> int:
@@ -196,6 +196,10 @@ class Symmetric(Protocol):
 
     def row_sums(self) -> NDArray:
         """Sums of its rows, (n,)."""
+
+
+class Symmetric(Summed, Protocol):
+    """What repairs are fitted on: a training kernel whose values can be had in one place."""
 
     def dense(self) -> NDArray:
         """All of it in double precision, (n, n)."""
@@ -222,18 +226,18 @@ class Triangle:
         return full
 
 
-def fit_trace(kernel: Symmetric, name: str) -> Step:
+def fit_trace(kernel: Summed, name: str) -> Step:
     """Mean of the diagonal becomes 1: ``n K / trace(K)``."""
     return Scale(1.0 / _mean_diagonal(kernel, name, "trace"))
 
 
-def fit_variance(kernel: Symmetric, name: str) -> Step:
+def fit_variance(kernel: Summed, name: str) -> Step:
     """Mean squared distance of the training samples to their mean becomes 1."""
     diagonal = _mean_diagonal(kernel, name, "variance")
     return Scale(1.0 / _something_left(diagonal - kernel.row_sums().sum() / kernel.n**2, diagonal, name, "variance"))
 
 
-def fit_spherical(kernel: Symmetric, name: str) -> Step:
+def fit_spherical(kernel: Summed, name: str) -> Step:
     """Every diagonal entry becomes 1: ``K_ik / sqrt(K_ii K_kk)``."""
     diagonal = kernel.diagonal()
     if diagonal.min() <= 0:
@@ -244,7 +248,7 @@ def fit_spherical(kernel: Symmetric, name: str) -> Step:
     return Spherical(1.0 / np.sqrt(diagonal))
 
 
-def fit_center(kernel: Symmetric, name: str) -> Step:
+def fit_center(kernel: Summed, name: str) -> Step:
     """The training samples get the mean 0 in feature space: ``H K H`` with ``H = I - 1 1' / n``."""
     sums, n = kernel.row_sums(), kernel.n
     diagonal = float(kernel.diagonal().mean())
@@ -265,7 +269,7 @@ def fit_shift(kernel: Symmetric, name: str) -> Step:
     return Shift(max(0.0, -float(smallest)))
 
 
-NORMALISATIONS: dict[str, Callable[[Symmetric, str], Step]] = {
+NORMALISATIONS: dict[str, Callable[[Summed, str], Step]] = {
     "trace": fit_trace,
     "spherical": fit_spherical,
     "variance": fit_variance,
@@ -384,7 +388,7 @@ def _check_kernel(wrapper: Kernel, kernel: object) -> None:
         raise TypeError(f"{type(wrapper).__name__} wraps a kernel, got {kernel!r}")
 
 
-def _mean_diagonal(kernel: Symmetric, name: str, step: str) -> float:
+def _mean_diagonal(kernel: Summed, name: str, step: str) -> float:
     mean = float(kernel.diagonal().mean())
     if not mean > 0:
         raise ValueError(
