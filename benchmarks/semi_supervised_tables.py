@@ -1,7 +1,7 @@
 """Input-output kernel learning beside methods of scikit-learn: few labels, clusters, bags; and what its settings do.
 
     python benchmarks/semi_supervised_tables.py --data FOLDER [--out results.jsonl] [--parts ssl] [--methods IOKL]
-    python benchmarks/semi_supervised_tables.py --out results.jsonl --tables
+    python benchmarks/semi_supervised_tables.py --out results.jsonl --tables [--sets digit1 bci]
 
 FOLDER has the sub-folder ssl_chapelle with NAME.npz files that hold X (or the parts of a sparse one), y, and the splits
 as rows of indices, labeled_10 and labeled_100 or labeled_50; multiview, with the views X0 and X1 of webkb_course, rows
@@ -282,23 +282,36 @@ def table(records, row, column, title):
         print(f"   {method} | {' | '.join(cells)} | {np.median([r['seconds'] for r in of]):.2f}")
 
 
+def table_of_sets(records, title):
+    splits = {r["set"]: len({s["split"] for s in records if s["set"] == r["set"]}) for r in records}
+    table(records, "method", lambda r: r["set"], f"{title}; splits: {splits}")
+
+
+def print_gains(records, one, other):
+    """What a method gains over another on each set that both were tried on, and how its own accuracy varies."""
+    for name in dict.fromkeys(r["set"] for r in records if r["method"] == one):
+        of_set = [r for r in records if r["set"] == name]
+        own = [r["accuracy"] for r in of_set if r["method"] == one]
+        print(f"{name}: {paired(of_set, one, other)}; {one} varies by {np.std(own, ddof=1):.1f}")
+
+
 def print_tables(records):
     settings = ("cap ", "norms ", "average first", "shared candidates", "one kernel", "one view")
     few = [r for r in records if "labels" in r]
     for n_labelled in sorted({r["labels"] for r in few}):
         part = [r for r in few if r["labels"] == n_labelled and not r["method"].startswith(settings)]
-        counts = {r["set"]: len({s["split"] for s in part if s["set"] == r["set"]}) for r in part}
-        table(part, "method", lambda r: r["set"], f"{n_labelled} labels; splits: {counts}")
-        for other in ("IOKL-HM", "l2-MKL"):
-            print(paired(part, "IOKL-SM", other))
+        if part:
+            table_of_sets(part, f"{n_labelled} labels")
+            for other in ("IOKL-HM", "l2-MKL"):
+                print(f"all: {paired(part, 'IOKL-SM', other)}")
+                print_gains(part, "IOKL-SM", other)
         part = [r for r in few if r["labels"] == n_labelled and r["method"].startswith(settings)]
         if part:
-            counts = {r["set"]: len({s["split"] for s in part if s["set"] == r["set"]}) for r in part}
-            table(part, "method", lambda r: r["set"], f"Settings, {n_labelled} labels; splits: {counts}")
+            table_of_sets(part, f"Settings, {n_labelled} labels")
             for method in dict.fromkeys(r["method"] for r in part):
                 base = "norms 2,1" if method.startswith(("norms", "average")) else "cap 1.5"
-                for name in counts if method != base else ():
-                    print(f"{name}: {paired([r for r in part if r['set'] == name], method, base)}")
+                if method != base:
+                    print_gains(part, method, base)
     for key, title in (("pair", "Pairs of digits"), ("bags", "Bags, ten folds")):
         part = [r for r in records if key in r]
         if part:
@@ -318,7 +331,7 @@ def main():
     warnings.simplefilter("ignore")
     write = Writer(arguments.out, arguments.methods)
     if arguments.tables:
-        print_tables(write.records)
+        print_tables([r for r in write.records if "set" not in r or r["set"] in arguments.sets])
         return
     if arguments.data is None:
         print("No data: give the folder of the sets with --data. Nothing was run.")

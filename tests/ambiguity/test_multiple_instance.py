@@ -150,7 +150,7 @@ def test_what_describes_the_same_bags_is_fitted_the_same(pair: Any, scenario: st
 @pytest.mark.parametrize(("scenario", "method"), [way for way in WAYS if way[1] in ("annealing", "alp")])
 @TWO_WAYS
 def test_annealing_mostly_ends_the_same(pair: Any, scenario: str, method: str) -> None:
-    """Among optima that are nearly as good, rounding may choose: here it does in 2 cases of 96."""
+    """Among optima that are nearly as good, rounding may choose: in 2 of all 96 cases when written."""
     same = 0
     for seed in range(16):
         clf, other = pair(scenario, method, seed)
